@@ -1,0 +1,116 @@
+"""Builds blocks: `emit` looks the op's row up, infers the result type, names the value and attaches the location.
+
+    with Builder("loss") as b:
+        x = b.parameter("x", Type.of(DType.f64, n))
+        y = ops.exp(x)                      # emits into the innermost open builder of this thread
+        function = b.finish((y,))
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from ..errors import VerifyError
+from .core import Block, Function, Guard, Literal, Location, Operand, Operation, Size, Value
+from .sizes import Sizes
+from .types import Type
+
+OPEN = threading.local()
+
+
+def current_builder() -> Builder:
+    """The innermost open builder of this thread."""
+    stack = getattr(OPEN, "stack", None)
+    if not stack:
+        raise VerifyError("an op was applied to IR values outside any builder")
+    builder: Builder = stack[-1]
+    return builder
+
+
+class Builder:
+    """Builds one function. `sizes` decides relations between dims and records them as guards."""
+
+    def __init__(self, name: str, sizes: Sizes | None = None) -> None:
+        self.name = name
+        self.sizes = sizes or Sizes()
+        self.location: Location | None = None       # attached to every operation emitted from now on
+        self.taken: dict[str, int] = {}
+        self.blocks: list[tuple[list[Value], list[Operation]]] = [([], [])]
+
+    def __enter__(self) -> Builder:
+        if not hasattr(OPEN, "stack"):
+            OPEN.stack = []
+        OPEN.stack.append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        OPEN.stack.pop()
+
+    # ------------------------------------------------------------------------------------------------ names
+    def fresh(self, name: str) -> str:
+        """A name not used so far: `z`, then `z_1`, `z_2`, ..."""
+        name = name or "t"
+        if name not in self.taken:
+            self.taken[name] = 0
+            return name
+        while True:
+            self.taken[name] += 1
+            candidate = f"{name}_{self.taken[name]}"
+            if candidate not in self.taken:
+                self.taken[candidate] = 0
+                return candidate
+
+    def value(self, name: str, type: Type) -> Value:
+        """A new value with a fresh name, not yet defined by anything."""
+        return Value(self.fresh(name), type)
+
+    def parameter(self, name: str, type: Type) -> Value:
+        """A new parameter of the function (or argument of the open region)."""
+        value = self.value(name, type)
+        self.blocks[-1][0].append(value)
+        return value
+
+    # ------------------------------------------------------------------------------------------------ operations
+    def emit(self, op: str, operands: tuple[Any, ...], attributes: Mapping[str, Any] | None = None, *,
+             name: str = "", regions: tuple[Block, ...] = (), location: Location | None = None) -> Any:
+        """Append an operation; plain numbers among the operands become literals. Returns its result, or the tuple of them."""
+        from .op import TABLE, as_operands
+        row = TABLE[op]
+        inputs = as_operands(operands)
+        attributes = MappingProxyType(dict(attributes or {}))
+        extra = {"regions": regions} if regions else {}
+        types = row.infer(*[self.sizes.resolve_type(x.type) for x in inputs], **extra, **attributes)
+        several = isinstance(types, tuple)
+        results = tuple(self.value(name, t) for t in (types if several else (types,)))
+        self.append(Operation(op, inputs, results, attributes, regions, location or self.location))
+        return results if several else results[0]
+
+    def append(self, operation: Operation) -> None:
+        """Append a finished operation as it is."""
+        self.blocks[-1][1].append(operation)
+
+    @contextmanager
+    def region(self) -> Iterator[list[Any]]:
+        """Open a region: operations go into it until the `with` ends. Append the yields to the list it gives;
+        after the `with`, the list's only entry is the finished Block."""
+        self.blocks.append(([], []))
+        out: list[Any] = []
+        try:
+            yield out
+        except BaseException:
+            self.blocks.pop()
+            raise
+        arguments, operations = self.blocks.pop()
+        out[:] = [Block(tuple(arguments), tuple(operations), tuple(out))]
+
+    def finish(self, results: tuple[Operand, ...], sizes: Mapping[str, Size] = MappingProxyType({}),
+               guards: tuple[Guard, ...] = ()) -> Function:
+        """The function built so far."""
+        arguments, operations = self.blocks[-1]
+        for x in results:
+            assert isinstance(x, (Value, Literal))
+        return Function(self.name, Block(tuple(arguments), tuple(operations), results), sizes, guards)

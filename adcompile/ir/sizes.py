@@ -1,0 +1,122 @@
+"""Decides how sizes relate while a function is captured, and records every decision.
+
+Each size symbol has a hint, its actual value in the call that is being captured. `equal(a, b)` answers with the actual
+lengths; where the answer is not plain from the polynomials it becomes an assumption: equal ones are unified (one symbol
+is replaced by the other's expression everywhere, so that later code sees one axis), other relations become guards.
+"""
+
+from __future__ import annotations
+
+from .core import RELATIONS, Guard, Location
+from .dims import Dim, DimLike
+from .types import Type
+
+
+class Sizes:
+    """The size symbols of one capture, with their hints, unifications and guards."""
+
+    def __init__(self) -> None:
+        self.integers: set[str] = set()             # symbols that stand for integer arguments: may be negative
+        self.hints: dict[str, int] = {}
+        self.replaced: dict[str, Dim] = {}          # symbol -> what it was unified with (resolve() follows chains)
+        self.guards: list[Guard] = []
+
+    def symbol(self, name: str, hint: int, *, integer: bool = False) -> Dim:
+        """A new size symbol whose actual value now is `hint`; `integer`: an integer argument, not an axis length."""
+        if name in self.hints:
+            raise ValueError(f"size symbol {name!r} exists")
+        self.hints[name] = int(hint)
+        if integer:
+            self.integers.add(name)
+        return Dim.symbol(name)
+
+    def resolve(self, dim: DimLike) -> Dim:
+        """`dim` in terms of the symbols that are left after unification."""
+        dim = Dim.of(dim)
+        if not self.replaced or dim.symbols.isdisjoint(self.replaced):
+            return dim
+        return self.resolve(dim.substitute(lambda s: self.replaced.get(s, Dim.symbol(s))))
+
+    def actual(self, dim: DimLike) -> int:
+        """The value of `dim` in the call being captured."""
+        return Dim.of(dim).evaluate(self.hints)
+
+    def equal(self, a: DimLike, b: DimLike, location: Location | None = None) -> bool:
+        """Whether two sizes are equal now. If they are, and not for all sizes, they are unified from here on (a guard, in
+        effect); if not, the inequality is recorded where it is not plain."""
+        return self.compare(a, "==", b, location)
+
+    def is_one(self, dim: DimLike, location: Location | None = None) -> bool:
+        """Whether an axis has length 1 now; if so it is pinned. "Not 1" needs no guard: code that treats an axis as
+        full length is right for length 1 too, and where it meets another axis `equal` speaks."""
+        dim = self.resolve(dim)
+        if self.actual(dim) != 1:
+            return False
+        self.equal(dim, 1, location)
+        return True
+
+    def compare(self, a: DimLike, relation: str, b: DimLike, location: Location | None = None) -> bool:
+        """The truth of `a relation b` now; recorded unless it holds (or fails) for all sizes."""
+        a, b = self.resolve(a), self.resolve(b)
+        truth = RELATIONS[relation](self.actual(a), self.actual(b))
+        difference = a - b
+        if difference.constant is not None:
+            return truth
+        if not truth:
+            relation = NEGATION[relation]
+        if relation == "==":
+            self.unify(a, b, location)
+        else:
+            guard = Guard(a, relation, b, location)
+            if guard not in self.guards and not self.always(difference, relation):
+                self.guards.append(guard)
+        return truth
+
+    def broadcast(self, a: DimLike, b: DimLike, location: Location | None = None) -> Dim | None:
+        """The length of two axes broadcast against each other, None where they do not fit. Assumes either that they are
+        equal or that one of them is 1; never records that a length is not 1 (see `is_one`)."""
+        a, b = self.resolve(a), self.resolve(b)
+        if self.actual(a) == self.actual(b):
+            self.equal(a, b, location)
+            return self.resolve(a)
+        for one, other in ((a, b), (b, a)):
+            if self.is_one(one, location):
+                return other
+        return None
+
+    def resolve_type(self, type: Type) -> Type:
+        """`type` with resolved dims."""
+        return type.with_dims(tuple(self.resolve(d) for d in type.dims)) if type.dims and self.replaced else type
+
+    def pin(self, dim: DimLike, location: Location | None = None) -> int:
+        """The actual value of `dim`, made a constant from here on."""
+        value = self.actual(dim)
+        self.equal(dim, value, location)
+        return value
+
+    def unify(self, a: Dim, b: Dim, location: Location | None) -> None:
+        """Make `a == b` hold for the rest of the capture: solve for a symbol where one occurs alone, else keep a guard."""
+        difference = a - b
+        candidates = [b.bare_symbol, a.bare_symbol] + [m[0] for m, c in difference.terms if len(m) == 1 and abs(c) == 1]
+        for symbol in candidates:
+            if not isinstance(symbol, str):
+                continue
+            coefficient = dict(difference.terms).get((symbol,))
+            rest = difference - Dim.symbol(symbol) * (coefficient or 0)
+            if coefficient in (1, -1) and symbol not in rest.symbols:
+                self.replaced[symbol] = rest * -coefficient
+                return
+        guard = Guard(a, "==", b, location)
+        if guard not in self.guards:
+            self.guards.append(guard)
+
+    def always(self, difference: Dim, relation: str) -> bool:
+        """Whether `difference relation 0` holds for all sizes >= 0: a sum of products of sizes with positive coefficients.
+        Integer arguments may be negative, so their symbols never count."""
+        positive = all(c >= 0 for m, c in difference.terms) and all(
+            isinstance(atom, str) and atom not in self.integers for m, _ in difference.terms for atom in m)
+        constant = dict(difference.terms).get((), 0)
+        return positive and (relation == ">=" or relation in (">", "!=") and constant > 0)
+
+
+NEGATION = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
