@@ -138,7 +138,7 @@ class Operation:
     op: str
     operands: tuple[Operand, ...]
     results: tuple[Value, ...]
-    attributes: Attributes = NO_ATTRIBUTES
+    attributes: Attributes = field(default_factory=lambda: NO_ATTRIBUTES)
     regions: tuple[Block, ...] = ()
     location: Location | None = None
 
@@ -197,7 +197,7 @@ class Function:
 
     name: str
     body: Block
-    sizes: Mapping[str, Size] = MappingProxyType({})
+    sizes: Mapping[str, Size] = field(default_factory=dict)
     guards: tuple[Guard, ...] = ()
 
     @property
