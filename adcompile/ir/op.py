@@ -45,6 +45,7 @@ class Op:
     associative: bool = False
     identity: float | None = None
     involution: bool = False
+    singular: bool = False                      # a partial can be infinite where the value is finite (sqrt at 0)
     domain: tuple[tuple[float, float], ...] = ()     # one open interval an operand, for the property tests
     edges: tuple[Any, ...] = ()                 # operand values (or tuples of them) where value and partial are tested
     why: str = ""
