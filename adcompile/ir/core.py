@@ -43,17 +43,9 @@ class Location:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True, eq=False)
-class Value:
-    """An SSA value. Compared by identity."""
+class Arithmetic:
+    """Python operators emit into the current builder, so that derivative rules read like mathematics."""
 
-    name: str
-    type: Type
-
-    def __repr__(self) -> str:
-        return f"%{self.name}: {self.type}"
-
-    # Python operators emit into the current builder, so that derivative rules read like mathematics.
     def __add__(self, other: Any) -> Any:
         return apply("add", self, other)
 
@@ -94,6 +86,17 @@ class Value:
         return apply("ge", self, other)
 
 
+@dataclass(frozen=True, eq=False)
+class Value(Arithmetic):
+    """An SSA value. Compared by identity."""
+
+    name: str
+    type: Type
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
 def apply(op: str, *operands: Any) -> Any:
     """Emit an op by name into the current builder."""
     from .builder import current_builder
@@ -101,7 +104,7 @@ def apply(op: str, *operands: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Literal:
+class Literal(Arithmetic):
     """A number in an operand's place: rank 0, combines with operands of any dims."""
 
     value: bool | int | float | complex
