@@ -1,0 +1,2 @@
+"""adcompile."""
+__version__ = "0.1.0"

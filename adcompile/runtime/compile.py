@@ -1,0 +1,144 @@
+"""Generated source text -> compiled numba functions.
+
+A generated module (see `emit`) defines an entry, `loss(*params) -> (value, ..., *gradients)`, and the kernel under it,
+`loss_kernel(*params, *gradient_buffers) -> value`. Both are compiled for one list of exact types. A numba dispatcher may
+convert arguments as it likes (with compilation disabled even float to int, by truncation); ours never does: anything but
+the compiled types raises `Miss`, and the slow path decides what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+import sys
+import time
+import types as python_types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import config, from_dtype, types
+from numba.core.errors import TypingError
+from numba.core.registry import CPUDispatcher
+
+from ..ir.types import Type
+from .cache import Key, KernelCache
+
+
+class Miss(TypeError):
+    """The arguments are not of the types that a kernel is compiled for."""
+
+
+class ExactDispatcher(CPUDispatcher):
+    """A numba dispatcher that never converts and never compiles at a call: other types than its own raise `Miss`.
+
+    Inside `@njit` code it also takes arrays of the same dtype and rank in any layout (compiled when needed).
+    """
+
+    def _compile_for_args(self, *args: Any, **kwargs: Any) -> Any:
+        taken = ", ".join(map(str, self.signatures[0])) if self.signatures else ""
+        given = ", ".join(str(self.typeof_pyval(a)) for a in args)
+        raise Miss(f"{self.py_func.__name__} takes ({taken}), not ({given})")
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Typing inside `@njit` code: refuses other dtypes and ranks instead of compiling the source for them."""
+        if self.signatures:
+            _, folded = self.fold_argument_types(args, kws)
+            taken = self.signatures[0]
+            if not all(same_kind(a, b) for a, b in zip(folded, taken)):
+                raise TypingError(f"{self.py_func.__name__} takes ({', '.join(map(str, taken))}), "
+                                  f"not ({', '.join(map(str, folded))})")
+        return super().get_call_template(args, kws)
+
+
+def same_kind(given: types.Type, taken: types.Type) -> bool:
+    """Whether a numba type has the dtype and rank of another: layout, mutability and literals do not matter."""
+    given = types.unliteral(given)
+    if isinstance(given, types.Array) and isinstance(taken, types.Array):
+        return given.dtype == taken.dtype and given.ndim == taken.ndim
+    return bool(given == taken)
+
+
+def numba_type(type: Type, *, buffer: bool = False) -> types.Type:
+    """The numba type of a parameter: a scalar or a C-contiguous array; of a `buffer`, always an array."""
+    scalar = from_dtype(type.dtype.numpy)
+    return types.Array(scalar, type.rank, "C") if type.rank or buffer else scalar
+
+
+class PlainFunction:
+    """Stands in for a compiled function where numba's JIT is disabled: the same exactness, in plain Python."""
+
+    def __init__(self, function: Callable[..., Any], signature: tuple[types.Type, ...]) -> None:
+        self.py_func, self.signatures = function, [signature]
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the Python function if the arguments are of the exact types."""
+        if not all(plain_type_is(a, t) for a, t in zip(args, self.signatures[0], strict=True)):
+            raise Miss(f"{self.py_func.__name__} takes ({', '.join(map(str, self.signatures[0]))})")
+        return self.py_func(*args)
+
+
+def plain_type_is(value: Any, expected: types.Type) -> bool:
+    if isinstance(expected, types.Array):
+        return (type(value) is np.ndarray and value.dtype == np.dtype(expected.dtype.name) and value.ndim == expected.ndim
+                and value.flags.c_contiguous and value.flags.writeable)
+    if isinstance(expected, types.Boolean):
+        return isinstance(value, (bool, np.bool_))
+    if isinstance(value, np.generic):
+        return value.dtype == np.dtype(expected.name)
+    return type(value) is {"float64": float, "int64": int, "complex128": complex}.get(expected.name)
+
+
+class CompiledModule:
+    """One generated module, with its entry and (made when first asked for) its kernel as exact numba functions."""
+
+    def __init__(self, source: str, name: str, params: tuple[Type, ...], gradients: tuple[Type, ...], *, cache: bool) -> None:
+        self.source, self.name, self.cache = source, name, cache
+        self.param_types = tuple(numba_type(t) for t in params)
+        self.buffer_types = tuple(numba_type(t, buffer=True) for t in gradients)
+        self.module = load_module(source, name)
+        started = time.perf_counter()
+        self.loaded_from_cache = False
+        self.entry: Any = self.exact(name, self.param_types)
+        self.seconds = time.perf_counter() - started
+        self.made_kernel: Any = None
+
+    @property
+    def kernel(self) -> Any:
+        """The numba function `kernel(*params, *gradient_buffers) -> value`."""
+        if self.made_kernel is None:
+            self.made_kernel = self.exact(f"{self.name}_kernel", self.param_types + self.buffer_types)
+        return self.made_kernel
+
+    def exact(self, function: str, signature: tuple[types.Type, ...]) -> Any:
+        """The module's function of this name, compiled (or loaded) for exactly these types."""
+        found = getattr(self.module, function)
+        if config.DISABLE_JIT:
+            return PlainFunction(found, signature)
+        exact = ExactDispatcher(found.py_func, targetoptions=dict(found.targetoptions))
+        if self.cache:
+            key = Key.of(self.source, function, signature)
+            exact._cache = KernelCache(key)
+        exact.compile(signature)
+        self.loaded_from_cache = bool(exact.stats.cache_hits)
+        return exact
+
+
+def load_module(source: str, name: str) -> python_types.ModuleType:
+    """The module of a generated source text. The same text gives the same module; tracebacks and pdb show its lines."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    module_name = f"adcompile_kernels.{name}_{digest}"
+    found = sys.modules.get(module_name)
+    if found is not None:
+        return found
+    filename = f"<adcompile {name} {digest}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    module = python_types.ModuleType(module_name)
+    module.__file__ = filename
+    sys.modules[module_name] = module           # numba looks the module up by name when it loads machine code
+    try:
+        exec(compile(source, filename, "exec"), module.__dict__)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module

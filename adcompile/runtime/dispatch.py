@@ -1,0 +1,300 @@
+"""Which kernel answers a call: specialisations, their guards, and the slow path that finds or makes the right one.
+
+The fast path is a generated function (see `call`). It falls to `Dispatch.slow` when a type, a structure, a captured object
+or a guard is not as it was at capture. There the arguments are brought into the form kernels take, the specialisations are
+tried in turn, and if none fits, a new one is made. What a call means never depends on which specialisations exist.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import GuardError, ShapeError
+from ..ir.core import Function
+from ..ir.signature import Access, Check, Leaf, Node, Signature, Static, Tree
+from ..ir.types import Type
+from .call import CallWriter, child_steps, is_record, wrt_leaves
+from .compile import CompiledModule
+from .convert import LeafKey, Mismatch, convert, leaf_key
+
+LOCK = threading.RLock()                    # around everything that makes or installs a specialisation
+
+
+def fresh_lock() -> None:
+    """In a forked child: another thread of the parent may have held the lock."""
+    global LOCK
+    LOCK = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=fresh_lock)
+
+
+@dataclass(eq=False)
+class Specialisation:
+    """One compiled meaning of the function: for these types, structures, captured objects and guards."""
+
+    signature: Signature
+    function: Function                      # the graph that the kernel computes: primal results, then gradients
+    module: CompiledModule
+    has_gradient: bool
+    stages: Any = None                      # what the pipeline keeps for inspection
+    keys: set[tuple[LeafKey, ...]] = field(default_factory=set)      # of the calls it was made for
+
+    def __post_init__(self) -> None:
+        self.wrt = frozenset(wrt_leaves(self.signature))
+        self.primal = len(self.function.results) - (len(wrt_leaves(self.signature)) if self.has_gradient else 0)
+        self.writer = CallWriter(self.signature, has_gradient=self.has_gradient)
+        self.call_text = self.writer.write(self.function.name, self.primal)
+        self.rebuild = self.make_rebuild()
+
+    def __repr__(self) -> str:
+        types = ", ".join(f"{v.name}: {v.type}" for v in self.function.params)
+        guards = f" if {' and '.join(self.guards)}" if self.guards else ""
+        return f"<{self.function.name}({types}){guards}>"
+
+    @property
+    def source(self) -> str:
+        """The generated Python."""
+        return self.module.source
+
+    @property
+    def guards(self) -> tuple[str, ...]:
+        """What was assumed at capture, as expressions of sizes and captured objects."""
+        sizes = size_names(self.function)
+        relations = [name_sizes(str(g), sizes) for g in self.function.guards]
+        for k, value in enumerate(self.function.params):
+            for axis, dim in enumerate(value.type.dims):
+                own = f"{self.signature.inputs[k].text}.shape[{axis}]"
+                if name_sizes(str(dim), sizes) != own:
+                    relations.append(f"{own} == {name_sizes(str(dim), sizes)}")
+        return tuple(relations) + tuple(f"{c.text} is {describe(c.expected)}" for c in self.signature.checks)
+
+    def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that calls it."""
+        kernel = LazyKernel(self.module)
+        return self.writer.make(self.function.name, self.call_text, self.module.entry, kernel, slow)
+
+    def make_rebuild(self) -> Callable[[tuple], Any]:
+        """Puts the call's result together from the kernel's flat results."""
+        text = f"def rebuild({self.writer.prefix}flat):\n    return {self.writer.result(self.writer.prefix + 'flat', self.primal)}\n"
+        return self.writer.make("rebuild", text, None, None, tuple)
+
+    # ------------------------------------------------------------------------------------------------ slow path
+    def match(self, arguments: Mapping[str, Any], *, fresh: bool = False) -> tuple[Any, ...] | None:
+        """The kernel's parameters for these arguments; None where this specialisation is not meant for them.
+        `fresh`: it was just made for these arguments."""
+        try:
+            if not all(same_structure(arguments[name], tree) for name, tree in self.signature.arguments.items()):
+                return None
+            if not all(check_holds(check, arguments) for check in self.signature.checks):
+                return None
+            raw = [read(i.access, arguments) for i in self.signature.inputs]
+            key = tuple(leaf_key(value) for value in raw)
+            if fresh:
+                self.keys.add(key)
+            lenient = key in self.keys
+            values = tuple(convert(value, param.type, wrt=k in self.wrt, lenient=lenient)
+                           for k, (value, param) in enumerate(zip(raw, self.function.params)))
+        except (Mismatch, LookupError, AttributeError):
+            return None
+        return values if self.guards_hold(values) else None
+
+    def guards_hold(self, values: tuple[Any, ...]) -> bool:
+        """Whether the sizes are as assumed."""
+        sizes = {symbol: int(values[s.parameter]) if s.axis is None else values[s.parameter].shape[s.axis]
+                 for symbol, s in self.function.sizes.items()}
+        for value, param in zip(values, self.function.params):
+            if param.type.rank and any(d.evaluate(sizes) != n for d, n in zip(param.type.dims, value.shape)):
+                return False
+        return all(guard.holds(sizes) for guard in self.function.guards)
+
+    def run(self, values: tuple[Any, ...], out: Any) -> Any:
+        """Call the kernel with parameters that match."""
+        if out is None:
+            flat = self.module.entry(*values)
+            return self.rebuild(flat if isinstance(flat, tuple) else (flat,))
+        given = flatten_like(out, self.writer.gradient_tree(), "out")
+        indices = wrt_leaves(self.signature)
+        buffers = [buffer_for(g, self.function.params[i].type, np.shape(values[i]), [*values, *given[:k]])
+                   for k, (g, i) in enumerate(zip(given, indices))]
+        value = self.module.kernel(*values, *buffers)
+        for target, buffer in zip(given, buffers):
+            if target is not buffer:
+                target[...] = buffer
+        primal = value if isinstance(value, tuple) else (value,)
+        return self.rebuild(primal + tuple(given))[0], out
+
+
+class LazyKernel:
+    """Stands for the kernel in the fast call until `out=` is first used."""
+
+    def __init__(self, module: CompiledModule) -> None:
+        self.module = module
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the kernel."""
+        return self.module.kernel(*args)
+
+
+def read(access: Access, arguments: Mapping[str, Any]) -> Any:
+    """The value at an access; a closure cell that is empty counts as a name that is gone."""
+    try:
+        return access.read(arguments)
+    except ValueError:
+        raise LookupError("an empty closure cell") from None
+
+
+def check_holds(check: Check, arguments: Mapping[str, Any]) -> bool:
+    """Whether a captured object is as it was."""
+    value = read(check.access, arguments)
+    return value is check.expected if check.identity else same_value(value, check.expected)
+
+
+def same_value(value: Any, expected: Any) -> bool:
+    return value is expected or (type(value) is type(expected) and bool(value == expected))
+
+
+def same_structure(value: Any, tree: Tree) -> bool:
+    """Whether an argument has the containers and static values of a tree."""
+    if isinstance(tree, Leaf):
+        return True
+    if isinstance(tree, Static):
+        return same_value(value, tree.value)
+    if type(value) is not tree.kind or (not is_record(tree.kind) and len(value) != len(tree.children)):
+        return False
+    return all(same_structure(child, t) for child, t in zip(children(value, tree), tree.children))
+
+
+def children(value: Any, tree: Node) -> list[Any]:
+    """The contents of a container, in the tree's order."""
+    if tree.keys is None:
+        return list(value)
+    return [getattr(value, key) if is_record(tree.kind) else value[key] for key in tree.keys]
+
+
+def flatten_like(value: Any, tree: Tree, text: str) -> list[Any]:
+    """The arrays in `out=`, which must have the gradient's structure."""
+    if isinstance(tree, Leaf):
+        return [value]
+    if isinstance(tree, Static):
+        return []
+    wanted = tree.kind.__name__
+    if not isinstance(value, tree.kind) or (not is_record(tree.kind) and len(value) != len(tree.children)):
+        raise ShapeError(f"{text} must be a {wanted} of {len(tree.children)} arrays, as the gradient is",
+                         do=f"Pass a {wanted} of arrays of the arguments' shapes.")
+    steps = child_steps(tree, repr)
+    return [leaf for child, t, step in zip(children(value, tree), tree.children, steps)
+            for leaf in flatten_like(child, t, text + step)]
+
+
+def buffer_for(out: Any, type: Type, shape: tuple[int, ...], others: list[Any]) -> np.ndarray:
+    """Where the kernel writes a gradient: `out` itself, or a temporary where `out` is strided or shares memory with a
+    parameter or another output. Raises on what cannot be written."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"out must be an array to write the gradient into, not {out.__class__.__name__}")
+    if out.dtype != type.dtype.numpy:
+        raise TypeError(f"out has dtype {out.dtype}; the gradient has {type.dtype.numpy}")
+    if out.shape != shape:
+        raise ShapeError(f"out has shape {out.shape}; the gradient has {shape}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only")
+    overlaps = any(isinstance(other, np.ndarray) and np.may_share_memory(out, other) for other in others)
+    direct = out.__class__ is np.ndarray and out.flags.c_contiguous and out.flags.aligned and out.dtype.isnative
+    return out if direct and not overlaps else np.empty(shape, type.dtype.numpy)
+
+
+def size_names(function: Function) -> dict[str, str]:
+    """How each size symbol is written in the user's terms."""
+    names = {}
+    for symbol, size in function.sizes.items():
+        param = function.params[size.parameter].name
+        names[symbol] = param if size.axis is None else f"{param}.shape[{size.axis}]"
+    return names
+
+
+def name_sizes(text: str, names: Mapping[str, str]) -> str:
+    """An expression of size symbols in the user's terms."""
+    import re
+    return re.sub(r"[A-Za-z_]\w*", lambda m: names.get(m.group(), m.group()), text)
+
+
+def describe(value: Any) -> str:
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    return str(name) if name else repr(value)
+
+
+class Dispatch:
+    """The specialisations of one function, and the calls to them.
+
+    `compile(args, kwargs)` makes a specialisation; `install(function)` is told which function answers calls from now on.
+    """
+
+    def __init__(self, name: str, signature: inspect.Signature, compile: Callable[[tuple, dict], Specialisation],
+                 install: Callable[[Callable[..., Any]], None]) -> None:
+        self.name, self.signature, self.compile, self.install = name, signature, compile, install
+        self.specialisations: list[Specialisation] = []
+        self.fast: dict[int, Callable[..., Any]] = {}
+        self.latest: Specialisation | None = None
+
+    def bind(self, args: tuple, kwargs: dict[str, Any]) -> Mapping[str, Any]:
+        """Arguments by name, defaults included. Raises `TypeError` as Python does for a wrong call."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}{self.signature}: {error}") from None
+        bound.apply_defaults()
+        return bound.arguments
+
+    def slow(self, args: tuple, kwargs: dict[str, Any], out: Any = None) -> Any:
+        """A call for which the fast path is not made."""
+        specialisation, values = self.find_or_make(args, kwargs)
+        self.use(specialisation)
+        return specialisation.run(values, out)
+
+    def find(self, arguments: Mapping[str, Any]) -> tuple[Specialisation, tuple[Any, ...]] | None:
+        """The specialisation that is meant for these arguments, and the kernel's parameters."""
+        for specialisation in tuple(self.specialisations):
+            values = specialisation.match(arguments)
+            if values is not None:
+                return specialisation, values
+        return None
+
+    def find_or_make(self, args: tuple, kwargs: dict[str, Any]) -> tuple[Specialisation, tuple[Any, ...]]:
+        """The specialisation for this call, compiled if there is none."""
+        arguments = self.bind(args, kwargs)
+        found = self.find(arguments)
+        if found is not None:
+            return found
+        with LOCK:
+            found = self.find(arguments)            # another thread may have made it meanwhile
+            return found or self.make(args, kwargs, arguments)
+
+    def make(self, args: tuple, kwargs: dict[str, Any],
+             arguments: Mapping[str, Any]) -> tuple[Specialisation, tuple[Any, ...]]:
+        """Compile for this call."""
+        made = self.compile(args, kwargs)
+        values = made.match(arguments, fresh=True)
+        if values is None:
+            raise GuardError(f"{self.name} was compiled for these arguments, yet what was assumed does not hold: "
+                             + "; ".join(made.guards), do="Please report this: it is a bug in adcompile.")
+        self.specialisations.append(made)
+        return made, values
+
+    def use(self, specialisation: Specialisation) -> None:
+        """Let this specialisation answer calls first from now on."""
+        if specialisation is self.latest:
+            return
+        with LOCK:
+            fast = self.fast.get(id(specialisation))
+            if fast is None:
+                fast = self.fast[id(specialisation)] = specialisation.make_fast(self.slow)
+            self.latest = specialisation
+            self.install(fast)
