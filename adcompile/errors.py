@@ -13,9 +13,12 @@ from typing import Protocol
 class HasLocation(Protocol):
     """What an error needs to know of a place in the user's code."""
 
-    file: str
-    line: int
-    function: str
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def function(self) -> str: ...
 
 
 class AdcompileError(Exception):

@@ -1,0 +1,153 @@
+"""Reverse mode: the adjoint of a function, appended to the function itself.
+
+    value_and_grad(f, wrt):  (a, b) -> (f(a, b)..., a_bar)           the cotangent of result 0 is 1.0
+    vjp(f, wrt):             (a, b, y_bar) -> (f(a, b)..., a_bar)    one cotangent parameter per real result
+
+Operations are visited backwards; each adds its contributions to the cotangents of its active operands. A cotangent with
+one contribution is that contribution; further ones are added in the order in which they come up, which is fixed. Every
+adjoint operation carries the location of the operation it came from. Needs: verified IR. Leaves: IR without dead code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import DifferentiationError
+from ..ir.analysis import all_values, live_operations, renamed
+from ..ir.core import Block, Function, Literal, Location, Operand, Operation, Value, walk
+from ..ir.fold import FoldingBuilder
+from .activity import active_values, carries_derivative
+from .rules import Cotangent, pull_back, wanted_operands, zeros
+
+
+def value_and_grad(function: Function, wrt: tuple[int, ...]) -> Function:
+    """The function with the gradient of its result 0, a real scalar, with respect to the parameters `wrt`: results are
+    all of its own, then one cotangent per entry of `wrt`."""
+    check_wrt(function, wrt)
+    value = function.results[0]
+    if not value.type.dtype.is_float or value.type.dims:
+        raise DifferentiationError(
+            f"the gradient of '{function.name}' needs a real scalar result, and it returns {describe(value)}",
+            last_location(function), "Return a real scalar, for example np.sum(...) of the array.")
+    with FoldingBuilder(function) as builder:
+        sweep = Reverse(builder, function, wrt, (value,))
+        sweep.seed(value, Literal(1.0, value.type.dtype))
+        return sweep.run()
+
+
+def vjp(function: Function, wrt: tuple[int, ...]) -> Function:
+    """The function with cotangents of its real results as extra parameters (`y_bar`), and as extra results what they
+    contribute to the parameters `wrt`."""
+    check_wrt(function, wrt)
+    results = [x for x in function.results if x.type.dtype.is_float or x.type.dtype.is_complex]
+    with FoldingBuilder(function) as builder:
+        sweep = Reverse(builder, function, wrt, results)
+        for position, result in enumerate(results):
+            name = result.name if isinstance(result, Value) else f"result_{position}"
+            parameter = builder.value(f"{name}_bar", result.type)
+            sweep.parameters.append(parameter)
+            sweep.seed(result, parameter)
+        return sweep.run()
+
+
+class Reverse:
+    """One reverse sweep over a function."""
+
+    def __init__(self, builder: FoldingBuilder, function: Function, wrt: tuple[int, ...], results: Sequence[Operand]) -> None:
+        self.builder, self.function = builder, function
+        self.wrt = tuple(function.params[i] for i in wrt)
+        self.parameters = list(function.params)
+        self.active = active_values(function.body, self.wrt, results)
+        self.pending: dict[Value, Cotangent] = {}
+        self.names: dict[Value, str] = {}
+        self.kept = set(all_values(function))
+
+    def seed(self, result: Operand, value: Operand) -> None:
+        """Add to the cotangent of a result of the function."""
+        if isinstance(result, Value) and result in self.active:
+            self.add(result, Cotangent(value))
+
+    def add(self, x: Value, contribution: Cotangent) -> None:
+        """Add a contribution to the cotangent of x."""
+        before = self.pending.get(x)
+        if before is not None:
+            contribution = Cotangent(before.value + contribution.value, before.maskable and contribution.maskable)
+        self.pending[x] = contribution
+
+    def run(self) -> Function:
+        """Visit all operations and finish the function."""
+        primal = self.function.body
+        self.builder.blocks[-1][1].extend(primal.operations)
+        for operation in reversed(primal.operations):
+            self.visit(operation)
+        cotangents = tuple(self.cotangent_of(p) for p in self.wrt)
+        results = (*self.function.results, *cotangents)
+        operations = live_operations(self.builder.blocks[-1][1], results)
+        body = Block(tuple(self.parameters), tuple(operations), results)
+        return renamed(Function(self.function.name, body, self.function.sizes, self.function.guards), self.final_names(body))
+
+    def visit(self, operation: Operation) -> None:
+        """Pull the cotangents of an operation's results back to its operands."""
+        cotangents = [self.take(y) for y in operation.results]
+        if all(ct is None for ct in cotangents):
+            return
+        self.builder.location = operation.location
+        if operation.regions:
+            raise DifferentiationError(f"the gradient through a traced {operation.op!r} is not supported", operation.location)
+        wanted = wanted_operands(operation, self.active)
+        for x, contribution in zip(operation.operands, pull_back(operation, cotangents, wanted), strict=True):
+            if contribution is not None and isinstance(x, Value):
+                self.add(x, contribution)
+
+    def take(self, y: Value) -> Cotangent | None:
+        """The cotangent of y, complete now that all uses of y have been visited."""
+        ct = self.pending.pop(y, None)
+        if ct is not None:
+            self.name(ct.value, y)
+        return ct
+
+    def name(self, cotangent: Operand, of: Value) -> None:
+        """Remember to call this value `y_bar`, unless it is a primal value or has a name already."""
+        if isinstance(cotangent, Value) and cotangent not in self.kept:
+            self.names.setdefault(cotangent, f"{of.name}_bar")
+
+    def cotangent_of(self, parameter: Value) -> Operand:
+        """The complete cotangent of a parameter; zeros where the result does not depend on it."""
+        ct = self.pending.get(parameter)
+        if ct is None:
+            self.builder.location = last_location(self.function)
+            return zeros(parameter.type)
+        self.name(ct.value, parameter)
+        return ct.value
+
+    def final_names(self, body: Block) -> dict[Value, str]:
+        """Unique names for the cotangents that are left."""
+        defined = [y for operation in walk(body) for y in operation.results]
+        return {y: self.builder.fresh(self.names[y]) for y in defined if y in self.names}
+
+
+def check_wrt(function: Function, wrt: tuple[int, ...]) -> None:
+    """Refuse parameters that have no gradient."""
+    for index in wrt:
+        parameter = function.params[index]
+        if not carries_derivative(parameter):
+            raise DifferentiationError(f"'{parameter.name}' is {describe(parameter)}, which has no derivative",
+                                       last_location(function), f"Pass '{parameter.name}' as floating point numbers.")
+        if parameter.type.dtype.is_complex:
+            raise DifferentiationError(f"the gradient with respect to the complex argument '{parameter.name}' is not defined",
+                                       last_location(function), "Pass its real and imaginary parts as two arguments.")
+
+
+def describe(x: Operand) -> str:
+    """What an operand is, in the user's words."""
+    kind = {"bool": "boolean", "float": "floating point", "complex": "complex"}.get(x.type.dtype.value.rstrip("0123456789"), "integer")
+    if not x.type.dims:
+        return f"a {kind} scalar" if kind != "integer" else "an integer"
+    shape = ", ".join(map(str, x.type.dims)) + ("," if x.type.rank == 1 else "")
+    return f"{'an' if kind == 'integer' else 'a'} {kind} array of shape ({shape})"
+
+
+def last_location(function: Function) -> Location | None:
+    """Where the function's last operation is, None for a function without operations."""
+    located = [o.location for o in function.body.operations if o.location is not None]
+    return located[-1] if located else None

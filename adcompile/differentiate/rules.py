@@ -1,0 +1,176 @@
+"""From a row of the op table to derivative code. Broadcasting is explicit in the IR, so what is left to do here, once
+and for all ops, is: literal partials cost nothing, products keep strong zeros, casts, and tangents of linear ops.
+
+`strong_mul(ct, p)` is 0 where either factor is 0. It is used where a zero cotangent may meet a partial that is not
+finite: for a cotangent that is *maskable* (some operation below may have set entries of it to zero) and for a row that is
+`singular` (sqrt: its partial is infinite at 0, where the value is finite). All other products are plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DifferentiationError
+from ..ir.builder import current_builder
+from ..ir.core import Literal, Operand, Operation, Value, apply
+from ..ir.op import TABLE, Op
+from ..ir.types import Type
+from .activity import carries_derivative
+
+# Ops whose transposes put zeros where nothing was selected.
+MASKING = frozenset({"select", "maximum", "minimum", "reduce_max", "reduce_min", "slice", "pad", "gather", "scatter_add",
+                     "scatter_set", "cond"})
+
+
+@dataclass(frozen=True)
+class Cotangent:
+    """A cotangent on its way down; `maskable`: entries of it may be strong zeros."""
+
+    value: Operand
+    maskable: bool = False
+
+
+def number_of(x: Any) -> float | complex | None:
+    """The number that a partial is, None for a Value."""
+    if isinstance(x, Value):
+        return None
+    return x.value if isinstance(x, Literal) else x
+
+
+def scaled(x: Operand, number: Any) -> Operand | None:
+    """x * number, without an operation where the number is 1, and with nothing at all where it is 0."""
+    if number == 0:
+        return None
+    if number == 1:
+        return x
+    result: Operand = -x if number == -1 else apply("mul", number, x)
+    return result
+
+
+def product(factor: Operand, partial: Any, strong: bool) -> Operand | None:
+    """A tangent or cotangent times a partial; None where the partial is the number 0."""
+    number = number_of(partial)
+    if number is not None:
+        return scaled(factor, number)
+    if isinstance(factor, Literal):
+        return scaled(partial, factor.value)
+    if factor.type.rank > partial.type.rank:
+        partial = spread_scalar(partial, factor.type)
+    result: Operand = apply("strong_mul" if strong else "mul", factor, partial)
+    return result
+
+
+def spread_scalar(x: Operand, type: Type) -> Operand:
+    """A scalar in every entry of an array."""
+    result: Operand = current_builder().emit("broadcast", (x,), {"dims": type.dims, "axes": ()})
+    return result
+
+
+def zeros(type: Type) -> Operand:
+    """Zeros of a type: a literal for a scalar."""
+    zero = Literal(0.0, type.dtype)
+    return spread_scalar(zero, type) if type.dims else zero
+
+
+def transpose_of(row: Op, index: int, count: int) -> Callable[..., Any] | None:
+    """The transpose for operand `index` of `count`; a row may count from the end, as scatter_add's updates."""
+    found = row.transpose.get(index)
+    return found if found is not None else row.transpose.get(index - count)
+
+
+def check_differentiable(row: Op, operation: Operation) -> None:
+    """Refuse rows that state no derivative."""
+    if not (row.partials or row.transpose or row.vjp):
+        raise DifferentiationError(f"{row.name} has no derivative" + (f": {row.why}" if row.why else ""), operation.location,
+                                   "If its result is to count as a constant, write ad.stop_gradient(...) around it.")
+
+
+# ---------------------------------------------------------------------------------------------------- reverse
+def pull_back(operation: Operation, cotangents: Sequence[Cotangent | None],
+              wanted: Sequence[bool]) -> list[Cotangent | None]:
+    """The contributions of an operation to the cotangents of its operands, where they are wanted.
+    `cotangents`: one per result, None where nothing arrived."""
+    row = TABLE[operation.op]
+    check_differentiable(row, operation)
+    arrived = [ct for ct in cotangents if ct is not None]
+    maskable = row.name in MASKING or row.singular or any(ct.maskable for ct in arrived)
+    values = pull_back_values(row, operation, cotangents, wanted)
+    return [Cotangent(value, maskable) if value is not None and want else None
+            for value, want in zip(values, wanted, strict=True)]
+
+
+def pull_back_values(row: Op, operation: Operation, cotangents: Sequence[Cotangent | None],
+                     wanted: Sequence[bool]) -> Sequence[Operand | None]:
+    """The contributions, as a row of any kind states them."""
+    operands, attributes = operation.operands, operation.attributes
+    if row.vjp is not None:
+        cts = tuple(None if ct is None else ct.value for ct in cotangents)
+        single = len(operation.results) == 1
+        values: Sequence[Operand | None] = row.vjp(cts[0] if single else cts, operation.result if single else operation.results,
+                                                   *operands, **attributes)
+        return values
+    (ct,) = cotangents
+    assert ct is not None
+    if row.partials is not None:
+        strong = ct.maskable or row.singular or row.name in MASKING
+        return [product(ct.value, partial, strong) if want and partial is not None else None
+                for partial, want in zip(row.partials(operation.result, *operands, **attributes), wanted, strict=True)]
+    contributions: list[Operand | None] = []
+    for index, want in enumerate(wanted):
+        transpose = transpose_of(row, index, len(operands)) if want else None
+        contributions.append(None if transpose is None else transpose(ct.value, *operands, **attributes))
+    return contributions
+
+
+# ---------------------------------------------------------------------------------------------------- forward
+def push_forward(operation: Operation, tangents: Sequence[Operand | None]) -> Sequence[Operand | None]:
+    """The tangents of an operation's results. `tangents`: one per operand, None for an inactive one."""
+    row = TABLE[operation.op]
+    check_differentiable(row, operation)
+    if row.jvp is not None:
+        result = row.jvp(tuple(tangents), operation.result if len(operation.results) == 1 else operation.results,
+                         *operation.operands, **operation.attributes)
+        return result if isinstance(result, tuple) else (result,)
+    if row.partials is not None:
+        partials = row.partials(operation.result, *operation.operands, **operation.attributes)
+        strong = row.singular or row.name in MASKING
+        terms = [product(t, p, strong) for t, p in zip(tangents, partials, strict=True) if t is not None and p is not None]
+        return (total(terms),)
+    return (push_forward_linear(row, operation, tangents),)
+
+
+def push_forward_linear(row: Op, operation: Operation, tangents: Sequence[Operand | None]) -> Operand | None:
+    """A linear op's tangent is the op itself: on all tangents at once where it is jointly linear, else on one at a time."""
+    count = len(operation.operands)
+    linear = [transpose_of(row, i, count) is not None for i in range(count)]
+    if row.joint:
+        operands = [tangent_or_zero(x, t) if use else x
+                    for x, t, use in zip(operation.operands, tangents, linear, strict=True)]
+        result: Operand = row(*operands, **operation.attributes)
+        return result
+    terms: list[Operand | None] = []
+    for i, tangent in enumerate(tangents):
+        if tangent is not None and linear[i]:
+            terms.append(row(*operation.operands[:i], tangent, *operation.operands[i + 1:], **operation.attributes))
+    return total(terms)
+
+
+def tangent_or_zero(x: Operand, tangent: Operand | None) -> Operand:
+    """The tangent, or zeros of the operand's type."""
+    return zeros(x.type) if tangent is None else tangent
+
+
+def total(terms: Sequence[Operand | None]) -> Operand | None:
+    """The sum of the terms that are there, left to right."""
+    result: Operand | None = None
+    for term in terms:
+        if term is not None:
+            result = term if result is None else result + term
+    return result
+
+
+def wanted_operands(operation: Operation, active: set[Value]) -> list[bool]:
+    """Which operands are to get a cotangent."""
+    return [isinstance(x, Value) and x in active and carries_derivative(x) for x in operation.operands]

@@ -1,0 +1,95 @@
+"""Facts about blocks that several passes need: uses, free values, live operations, names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from .core import Block, Function, Operand, Operation, Value, walk
+
+
+def operands_in(operation: Operation) -> Iterator[Operand]:
+    """The operands of an operation and of everything in its regions, with the regions' yields."""
+    yield from operation.operands
+    for region in operation.regions:
+        for inner in region.operations:
+            yield from operands_in(inner)
+        yield from region.yields
+
+
+def use_counts(function: Function) -> Counter[Value]:
+    """How often each value is used as an operand, a yield or a result."""
+    uses: Counter[Value] = Counter(x for x in function.results if isinstance(x, Value))
+    for operation in function.body.operations:
+        uses.update(x for x in operands_in(operation) if isinstance(x, Value))
+    return uses
+
+
+def defined_in(block: Block) -> set[Value]:
+    """Every value that a block or a region inside it defines, arguments included."""
+    found = set(block.arguments)
+    for operation in block.operations:
+        found.update(operation.results)
+        for region in operation.regions:
+            found |= defined_in(region)
+    return found
+
+
+def free_values(block: Block) -> list[Value]:
+    """The values of enclosing blocks that a region reads, in the order of their first use."""
+    inside = defined_in(block)
+    found: dict[Value, None] = {}
+    for operation in block.operations:
+        for x in operands_in(operation):
+            if isinstance(x, Value) and x not in inside:
+                found[x] = None
+    for x in block.yields:
+        if isinstance(x, Value) and x not in inside:
+            found[x] = None
+    return list(found)
+
+
+def live_operations(operations: Iterable[Operation], results: Iterable[Operand]) -> list[Operation]:
+    """The operations of one block that `results` depend on, in order. No operation of this level has an effect, so what
+    nothing reads can go."""
+    live = {x for x in results if isinstance(x, Value)}
+    kept: list[Operation] = []
+    for operation in reversed(list(operations)):
+        if any(result in live for result in operation.results):
+            live.update(x for x in operands_in(operation) if isinstance(x, Value))
+            kept.append(operation)
+    return kept[::-1]
+
+
+def all_values(function: Function) -> Iterator[Value]:
+    """Every value of a function, in the order of definition."""
+    yield from function.params
+    for operation in walk(function.body):
+        yield from operation.results
+        for region in operation.regions:
+            yield from region.arguments
+
+
+def renamed(function: Function, names: Mapping[Value, str]) -> Function:
+    """The function with some values renamed. The new names must be free."""
+    if not names:
+        return function
+    values: dict[Value, Operand] = {}
+
+    def new(value: Value) -> Value:
+        if value in names:
+            values[value] = Value(names[value], value.type)
+        fresh = values.get(value, value)
+        assert isinstance(fresh, Value)
+        return fresh
+
+    def operand(x: Operand) -> Operand:
+        return values.get(x, x) if isinstance(x, Value) else x
+
+    def block(old: Block) -> Block:
+        arguments = tuple(map(new, old.arguments))
+        operations = tuple(Operation(o.op, tuple(map(operand, o.operands)), tuple(map(new, o.results)), o.attributes,
+                                     tuple(map(block, o.regions)), o.location) for o in old.operations)
+        return Block(arguments, operations, tuple(map(operand, old.yields)))
+
+    return Function(function.name, block(function.body), function.sizes, function.guards)

@@ -1,0 +1,166 @@
+"""The algebra: one line per rule. A rule is exact, exact up to the sign of a zero, or regroups sums and products.
+
+Not here on purpose, because they are wrong for some numbers: x - x and x * 0 (inf, NaN), log(exp(x)) (overflow),
+sqrt(x * x), x / x, not(a < b) (NaN), exp(a) * exp(b). The one product that is 0 whatever the other factor is strong_mul.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.core import Literal, Value
+from .rewrite import EXACT, REASSOCIATES, SIGN_OF_ZERO, Any_, Bindings, Exactness, Number, PatternLike, Rule, Use, once, use
+
+x, y, z, c, d, e = Any_("x"), Any_("y"), Any_("z"), Number("c"), Number("d"), Number("e")
+
+neg, cos, cosh = use("neg"), use("cos"), use("cosh")
+absolute, power, powi = use("abs"), use("pow"), use("powi")
+sin, tan, asin, atan, sinh, tanh, asinh, atanh, erf, sign = (
+    use(name) for name in ("sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "sign"))
+maximum, minimum, select, strong_mul = use("maximum"), use("minimum"), use("select"), use("strong_mul")
+not_, and_, or_, eq, ne = use("not"), use("and"), use("or"), use("eq"), use("ne")
+
+
+def literal(bindings: Bindings, name: str) -> float:
+    """The number that a variable matched."""
+    found = bindings[name]
+    assert isinstance(found, Literal)
+    return found.value.real
+
+
+def negative(name: str) -> object:
+    """A condition: this number is negative (and not -0.0, NaN or an unsigned integer's zero)."""
+    return lambda bindings: literal(bindings, name) < 0
+
+
+def rewrite(name: str, left: Use, right: PatternLike, exactness: Exactness, when: object = None) -> Rule:
+    """One line of the algebra."""
+    assert when is None or callable(when)
+    return Rule(name, left, right, exactness, when)
+
+
+def usual(bindings: Bindings) -> bool:
+    """c is a number other than zero, infinities and NaN."""
+    value = literal(bindings, "c")
+    return math.isfinite(value) and value != 0
+
+
+def not_literal(name: str) -> object:
+    """A condition: the variable matched a value."""
+    return lambda bindings: isinstance(bindings[name], Value)
+
+
+def power_of_two(bindings: Bindings) -> bool:
+    """c and 1/c are powers of two, so that dividing by c and multiplying by 1/c round alike."""
+    value = literal(bindings, "c")
+    return math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5 and abs(value) < 2.0**100 and abs(value) > 2.0**-100
+
+
+def is_float(name: str) -> object:
+    """A condition: a variable is of floating point type."""
+    return lambda bindings: bindings[name].type.dtype.is_float
+
+
+IDENTITIES = (
+    rewrite("x + 0", x + 0.0, x, SIGN_OF_ZERO),
+    rewrite("x + -0", x + -0.0, x, EXACT),
+    rewrite("x - 0", x - 0.0, x, EXACT),
+    rewrite("x - -0", x - -0.0, x, SIGN_OF_ZERO),
+    rewrite("0 - x", 0.0 - x, -x, SIGN_OF_ZERO),
+    rewrite("x * 1", x * 1.0, x, EXACT),
+    rewrite("x * -1", x * -1.0, -x, EXACT),
+    rewrite("x / 1", x / 1.0, x, EXACT, is_float("x")),
+    rewrite("x / -1", x / -1.0, -x, EXACT, is_float("x")),
+    rewrite("x + x", x + x, 2.0 * x, EXACT, is_float("x")),
+)
+
+SIGNS = (
+    rewrite("-(-x)", neg(neg(x)), x, EXACT),
+    rewrite("x + -y", x + neg(y), x - y, EXACT),
+    rewrite("x - -y", x - neg(y), x + y, EXACT),
+    rewrite("-x - y", once(neg(x)) - y, neg(x + y), EXACT),
+    rewrite("-(x - y)", neg(once(x - y)), y - x, SIGN_OF_ZERO),
+    rewrite("-(x * c)", neg(once(x * c)), neg(c) * x, EXACT),
+    rewrite("-(c / x)", neg(once(c / x)), neg(c) / x, EXACT),
+    rewrite("-(x / c)", neg(once(x / c)), x / neg(c), EXACT),
+    rewrite("-x * c", neg(x) * c, neg(c) * x, EXACT),
+    rewrite("-x * -y", neg(x) * neg(y), x * y, EXACT),
+    rewrite("-x * y", neg(x) * y, neg(x * y), EXACT),
+    rewrite("-x / c", neg(x) / c, x / neg(c), EXACT),
+    rewrite("-x / -y", neg(x) / neg(y), x / y, EXACT),
+    rewrite("-x / y", neg(x) / y, neg(x / y), EXACT),
+    rewrite("c / -x", c / neg(x), neg(c) / x, EXACT),
+    rewrite("x / -y", x / neg(y), neg(x / y), EXACT),
+    rewrite("x + -c", x + c, x - neg(c), EXACT, negative("c")),
+    rewrite("x - -c", x - c, x + neg(c), EXACT, negative("c")),
+    rewrite("strong -x * y", strong_mul(neg(x), y), neg(strong_mul(x, y)), SIGN_OF_ZERO),
+    rewrite("strong x * -y", strong_mul(x, neg(y)), neg(strong_mul(x, y)), SIGN_OF_ZERO),
+    rewrite("abs(-x)", absolute(neg(x)), absolute(x), EXACT),
+    rewrite("abs(abs(x))", absolute(absolute(x)), absolute(x), EXACT),
+    rewrite("cos(-x)", cos(neg(x)), cos(x), EXACT),
+    rewrite("cosh(-x)", cosh(neg(x)), cosh(x), EXACT),
+    *(rewrite(f"{f(x).op}(-x)", f(neg(x)), neg(f(x)), SIGN_OF_ZERO)
+      for f in (sin, tan, asin, atan, sinh, tanh, asinh, atanh, erf, sign)),
+)
+
+PRODUCTS = (
+    rewrite("c * (d * x)", c * (d * x), (c * d) * x, REASSOCIATES, lambda b: regular(literal(b, "c"), literal(b, "d"))),
+    rewrite("(c * x) * y", once(c * x) * y, c * (x * y), REASSOCIATES, lambda b: both(b, "x", "y")),
+    rewrite("x * (1 / y)", x * once(1.0 / y), x / y, REASSOCIATES, not_literal("x")),
+    rewrite("c * (x / d)", c * once(x / d), (c / d) * x, REASSOCIATES, lambda b: regular(literal(b, "c"), literal(b, "d"))),
+    rewrite("x / 2", x / c, (1.0 / c) * x, EXACT, power_of_two),
+    rewrite("pow(x, 1)", power(x, 1.0), x, EXACT),
+    rewrite("pow(x, 2)", power(x, 2.0), x * x, EXACT),
+    rewrite("pow(x, -1)", power(x, -1.0), 1.0 / x, EXACT),
+    rewrite("powi(x, 0)", powi(x, 0), 1.0, EXACT),
+    rewrite("powi(x, 1)", powi(x, 1), x, EXACT),
+    rewrite("powi(x, 2)", powi(x, 2), x * x, EXACT),
+    rewrite("powi(x, -1)", powi(x, -1), 1.0 / x, EXACT),
+)
+
+STRONG = (
+    rewrite("strong x * 0", strong_mul(x, 0.0), 0.0, EXACT),
+    rewrite("strong 0 * x", strong_mul(0.0, x), 0.0, EXACT),
+    rewrite("strong x * c", strong_mul(x, c), x * c, SIGN_OF_ZERO, usual),
+    rewrite("strong c * x", strong_mul(c, x), c * x, SIGN_OF_ZERO, usual),
+    rewrite("strong x * mask", strong_mul(x, once(select(y, c, d))),
+            select(y, strong_mul(x, c), strong_mul(x, d)), SIGN_OF_ZERO, not_literal("x")),
+    rewrite("strong x * three-way mask", strong_mul(x, once(select(y, c, once(select(z, d, e))))),
+            select(y, strong_mul(x, c), select(z, strong_mul(x, d), strong_mul(x, e))), SIGN_OF_ZERO, not_literal("x")),
+)
+
+CHOICES = (
+    rewrite("select(true)", select(True, x, y), x, EXACT),
+    rewrite("select(false)", select(False, x, y), y, EXACT),
+    rewrite("select(c, x, x)", select(z, x, x), x, EXACT),
+    rewrite("select(not c)", select(not_(z), x, y), select(z, y, x), EXACT),
+    rewrite("nested select, then", select(z, select(z, x, y), c), select(z, x, c), EXACT),
+    rewrite("nested select, else", select(z, c, select(z, x, y)), select(z, c, y), EXACT),
+    rewrite("maximum(x, x)", maximum(x, x), x, EXACT),
+    rewrite("minimum(x, x)", minimum(x, x), x, EXACT),
+)
+
+LOGIC = (
+    rewrite("not not x", not_(not_(x)), x, EXACT),
+    rewrite("not x == y", not_(eq(x, y)), ne(x, y), EXACT),
+    rewrite("not x != y", not_(ne(x, y)), eq(x, y), EXACT),
+    rewrite("x and true", and_(x, True), x, EXACT),
+    rewrite("x and false", and_(x, False), False, EXACT),
+    rewrite("x or false", or_(x, False), x, EXACT),
+    rewrite("x or true", or_(x, True), True, EXACT),
+    rewrite("x and x", and_(x, x), x, EXACT),
+    rewrite("x or x", or_(x, x), x, EXACT),
+)
+
+
+def regular(*numbers: float) -> bool:
+    """Whether products and quotients of these numbers neither overflow, underflow nor divide by zero."""
+    return all(math.isfinite(n) and 1e-30 < abs(n) < 1e30 for n in numbers)
+
+
+def both(bindings: Bindings, *names: str) -> bool:
+    """Whether all of these matched values, not numbers, and the number c is of ordinary size."""
+    return all(isinstance(bindings[name], Value) for name in names) and regular(literal(bindings, "c"))
+
+
+ALGEBRA: tuple[Rule, ...] = (*IDENTITIES, *SIGNS, *STRONG, *PRODUCTS, *CHOICES, *LOGIC)

@@ -1,0 +1,51 @@
+"""simplify: the algebra of `rules` and `structure`, bottom up.
+
+Needs: verified IR. Leaves: no operation that a rule applies to, and some that nothing reads (dce takes them). How exact: as
+exact as the least exact rule that `allow` lets in. Users' names win over temporaries; locations stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from ..ir.core import Function, Literal, Operand, Operation
+from .dce import dce
+from .rewrite import EXACT, REASSOCIATES, AnyRule, Exactness, Rewriter, StructuralRule, index_rules
+from .rules import ALGEBRA
+from .structure import STRUCTURE, pointwise_rules
+
+RANK = {exactness: rank for rank, exactness in enumerate(Exactness)}
+MAXIMUM_ROUNDS = 8
+
+
+def simplify(function: Function, allow: Exactness = REASSOCIATES) -> Function:
+    """The function with every rule applied that is at least as exact as `allow`. Rounds are repeated while one changes
+    something, as a rewrite can free an operand from its last other use; two or three is usual."""
+    for _ in range(MAXIMUM_ROUNDS):
+        driver = Rewriter(function, rules_for(allow))
+        function = dce(driver.run())
+        if not driver.statistics.applied:
+            break
+    return function
+
+
+@cache
+def rules_for(allow: Exactness) -> Mapping[str, Sequence[AnyRule]]:
+    """All rules that are exact enough, by op, in the order in which they are tried."""
+    literals, broadcasts = pointwise_rules()
+    ordered: tuple[AnyRule, ...] = (literals, *ALGEBRA, *STRUCTURE, broadcasts, LITERAL_ORDER)
+    return index_rules(rule for rule in ordered if RANK[rule.exactness] <= RANK[allow])
+
+
+def order_literal(driver: Rewriter, o: Operation) -> Operand | None:
+    """Numbers where a person writes them: 2.0 * x and x + 2.0."""
+    a, b = o.operands
+    misplaced = (a, b) if o.op == "add" else (b, a)
+    if not isinstance(misplaced[0], Literal) or isinstance(misplaced[1], Literal):
+        return None
+    swapped: Operand = driver.emit(o.op, (b, a), o.attributes)
+    return swapped
+
+
+LITERAL_ORDER = StructuralRule("numbers where a person writes them", ("add", "mul"), order_literal, EXACT)
