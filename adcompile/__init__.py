@@ -1,2 +1,3 @@
-"""adcompile."""
+"""Fused value-and-gradient kernels for ordinary NumPy functions."""
+
 __version__ = "0.1.0"

@@ -44,7 +44,7 @@ class CallWriter:
     # ------------------------------------------------------------------------------------------------ names
     def constant(self, value: Any) -> str:
         """An expression for an object: its literal, or a name in the namespace."""
-        if type(value) in SIMPLE and value == value and not isinstance(value, (float, complex)):
+        if type(value) in SIMPLE and not isinstance(value, (float, complex)):
             return repr(value)
         for name, known in self.namespace.items():
             if known is value:

@@ -22,7 +22,7 @@ from numba.core.errors import TypingError
 from numba.core.registry import CPUDispatcher
 
 from ..ir.types import Type
-from .cache import Key, KernelCache
+from .cache import KernelCache, Key
 
 
 class Miss(TypeError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -49,8 +50,9 @@ class Specialisation:
     keys: set[tuple[LeafKey, ...]] = field(default_factory=set)      # of the calls it was made for
 
     def __post_init__(self) -> None:
-        self.wrt = frozenset(wrt_leaves(self.signature))
-        self.primal = len(self.function.results) - (len(wrt_leaves(self.signature)) if self.has_gradient else 0)
+        self.wrt_order = wrt_leaves(self.signature) if self.has_gradient else []
+        self.wrt = frozenset(self.wrt_order)
+        self.primal = len(self.function.results) - len(self.wrt_order)
         self.writer = CallWriter(self.signature, has_gradient=self.has_gradient)
         self.call_text = self.writer.write(self.function.name, self.primal)
         self.rebuild = self.make_rebuild()
@@ -80,7 +82,9 @@ class Specialisation:
     def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """The function that calls it."""
         kernel = LazyKernel(self.module)
-        return self.writer.make(self.function.name, self.call_text, self.module.entry, kernel, slow)
+        fast = self.writer.make(self.function.name, self.call_text, self.module.entry, kernel, slow)
+        kernel.namespace = fast.__globals__         # type: ignore[attr-defined]
+        return fast
 
     def make_rebuild(self) -> Callable[[tuple], Any]:
         """Puts the call's result together from the kernel's flat results."""
@@ -122,9 +126,8 @@ class Specialisation:
             flat = self.module.entry(*values)
             return self.rebuild(flat if isinstance(flat, tuple) else (flat,))
         given = flatten_like(out, self.writer.gradient_tree(), "out")
-        indices = wrt_leaves(self.signature)
         buffers = [buffer_for(g, self.function.params[i].type, np.shape(values[i]), [*values, *given[:k]])
-                   for k, (g, i) in enumerate(zip(given, indices))]
+                   for k, (g, i) in enumerate(zip(given, self.wrt_order))]
         value = self.module.kernel(*values, *buffers)
         for target, buffer in zip(given, buffers):
             if target is not buffer:
@@ -134,13 +137,18 @@ class Specialisation:
 
 
 class LazyKernel:
-    """Stands for the kernel in the fast call until `out=` is first used."""
+    """Stands for the kernel in the fast call until `out=` is first used; then the kernel takes its place."""
 
     def __init__(self, module: CompiledModule) -> None:
         self.module = module
+        self.namespace: dict[str, Any] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Call the kernel."""
+        """Compile the kernel and call it."""
+        for name, value in self.namespace.items():
+            if value is self:
+                self.namespace[name] = self.module.kernel
+                break
         return self.module.kernel(*args)
 
 
@@ -222,7 +230,6 @@ def size_names(function: Function) -> dict[str, str]:
 
 def name_sizes(text: str, names: Mapping[str, str]) -> str:
     """An expression of size symbols in the user's terms."""
-    import re
     return re.sub(r"[A-Za-z_]\w*", lambda m: names.get(m.group(), m.group()), text)
 
 

@@ -1,0 +1,375 @@
+"""What a user holds: `compile_grad`, `compile_value`, and the objects they give."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import cloudpickle, types
+
+from .capture.capture import capture
+from .errors import CaptureError, DifferentiationError, UnsupportedOp
+from .ir.core import Location
+from .pipeline import Compiled, Options, compile_function
+from .runtime import dispatch, njit
+from .runtime.dispatch import Dispatch, Specialisation
+from .runtime.method import share_method
+
+
+class Text(str):
+    """Text that prints as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Source(Text):
+    """Generated Python: needs numpy and numba, and nothing else."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file that can be imported, read and shipped; returns the path."""
+        path = Path(path)
+        path.write_text(self, encoding="utf-8")
+        return path
+
+
+class CompiledFunction:
+    """A function compiled on its first call for the types it is called with, and again when a guard says so.
+
+    Each object has a class of its own, so that calling it runs the generated function with nothing in between.
+    """
+
+    gradient = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return object.__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__}))
+
+    def __init__(self, function: Any, options: Options, args: Any = None) -> None:
+        self.options, self.sympy_args = options, args
+        self.function = function
+        self.is_method = False
+        python = signature_of(function, args)
+        name = options.name or name_of(function)
+        check_wrt(options, python, name, function)
+        if callable(function):
+            functools.update_wrapper(self, python_function(function))
+        self.__signature__ = python
+        self.dispatch = Dispatch(name, python, self.specialise, self.install)
+        self.face = njit.Face(name_of(function, identifier=True), python, self.choose)
+
+    # ------------------------------------------------------------------------------------------------ calling
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The first call; later ones run the generated function that `install` put here."""
+        takes_out = self.gradient and "out" not in self.dispatch.signature.parameters
+        out = kwargs.pop("out", None) if takes_out else None
+        return self.dispatch.slow(args, kwargs, out)
+
+    def install(self, fast: Callable[..., Any]) -> None:
+        """Let a generated function answer all calls."""
+        type(self).__call__ = staticmethod(fast)        # type: ignore[assignment]
+
+    def specialise(self, args: tuple, kwargs: dict[str, Any]) -> Specialisation:
+        """Capture and compile for a call like this one."""
+        return compile_function(self.capture(args, kwargs), self.options).specialisation()
+
+    def capture(self, args: tuple, kwargs: dict[str, Any], **more: Any) -> Any:
+        """The captured function, for a call like this one."""
+        options = self.options
+        if self.sympy_args is not None:
+            from .capture.sympy_expr import capture_sympy
+            return capture_sympy(self.function, options.wrt, self.sympy_args)
+        wrt = options.wrt if options.gradient else ()
+        wanted = dict(wrt=wrt, has_aux=options.has_aux, dtype=options.dtype, name=options.name, **more)
+        if self.is_method:
+            bound = self.function.__get__(args[0])
+            return share_method(capture(bound, args[1:], kwargs, **wanted), self.dispatch.signature, args[0])
+        return capture(self.function, args, kwargs, **wanted)
+
+    # ------------------------------------------------------------------------------------------------ as a method
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.is_method = True
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None or not self.is_method else BoundMethod(self, instance)
+
+    # ------------------------------------------------------------------------------------------------ inside @njit
+    @property
+    def _numba_type_(self) -> types.Dispatcher:
+        return types.Dispatcher(self.face)
+
+    def choose(self, arguments: njit.Arguments) -> Specialisation:
+        """The specialisation for a call with these numba types inside `@njit` code; made from the types if need be."""
+        with dispatch.LOCK:
+            for known in self.dispatch.specialisations:
+                if njit.fits(known, arguments):
+                    return known
+            call = self.dispatch.signature.bind_partial()
+            call.arguments.update(njit.example(arguments, self.dispatch.name))
+            captured = self.capture(call.args, call.kwargs, assume_sizes=True)
+            made = compile_function(captured, self.options).specialisation()
+            if not njit.fits(made, arguments):
+                given = ", ".join(f"{name}: {t}" for name, t in arguments.items())
+                raise njit.TypingError(f"{self.dispatch.name} cannot be called with ({given}) inside @njit code")
+            self.dispatch.specialisations.append(made)
+            return made
+
+    # ------------------------------------------------------------------------------------------------ looking inside
+    @property
+    def specialisations(self) -> tuple[Specialisation, ...]:
+        """What has been compiled so far, one for each meaning that calls had."""
+        return tuple(self.dispatch.specialisations)
+
+    @property
+    def latest(self) -> Specialisation:
+        """The specialisation that answered the last new kind of call."""
+        found = self.dispatch.latest or (self.dispatch.specialisations or [None])[-1]
+        if found is None:
+            raise CaptureError(f"{self.dispatch.name} has not been called yet, so the types of its arguments are not known",
+                               location_of(self.function), "Call it once, then look inside.")
+        return found
+
+    @property
+    def compiled(self) -> Compiled:
+        """All stages of the last specialisation."""
+        found: Compiled = self.latest.stages
+        return found
+
+    @property
+    def source(self) -> Source:
+        """The generated Python of the last specialisation."""
+        return Source(self.latest.source)
+
+    @property
+    def ir(self) -> Text:
+        """The graph IR that was scheduled: after differentiation and all passes."""
+        return Text(self.latest.function)
+
+    @property
+    def ir_stages(self) -> dict[str, Text]:
+        """The graph IR after capture, after autodiff, after the passes."""
+        return {name: Text(graph) for name, graph in self.compiled.graphs.items()}
+
+    @property
+    def loop_ir(self) -> Text:
+        """The loop nests of the last specialisation."""
+        return Text(self.compiled.stage("loops"))
+
+    @property
+    def guards(self) -> tuple[str, ...]:
+        """What the last specialisation assumes; calls where it does not hold get another one."""
+        return self.latest.guards
+
+    def kernel(self, *example_args: Any, **example_kwargs: Any) -> Any:
+        """The numba function underneath, for arguments like these:
+        `kernel(*array_and_number_leaves, *captured_values, *gradient_buffers) -> value`."""
+        specialisation, _ = self.dispatch.find_or_make(example_args, example_kwargs)
+        return specialisation.module.kernel
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.dispatch.name}{self.dispatch.signature}>"
+
+    # ------------------------------------------------------------------------------------------------ pickling
+    def __reduce__(self) -> Any:
+        """By reference where it can be found under its name, else as its function and options; workers compile again, or
+        load the machine code from the disk cache."""
+        name = getattr(self, "__qualname__", "")
+        module = inspect.getmodule(self.function) if callable(self.function) else None
+        if module is not None and lookup(module, name) is self:
+            return name
+        return rebuild, (type(self).__mro__[1], cloudpickle.dumps(self.function), self.options,
+                         pickle.dumps(self.sympy_args))
+
+
+def rebuild(kind: type[CompiledFunction], function: bytes, options: Options, args: bytes) -> CompiledFunction:
+    """What a pickle of a compiled function calls."""
+    return kind(cloudpickle.loads(function), options, pickle.loads(args))
+
+
+def lookup(module: Any, qualname: str) -> Any:
+    """The object of this qualified name in a module, None if there is none."""
+    found = module
+    for part in qualname.split("."):
+        found = inspect.getattr_static(found, part, None)
+    return found
+
+
+class CompiledValue(CompiledFunction):
+    """`f(*args) -> value`: the function itself, compiled."""
+
+
+class CompiledGrad(CompiledFunction):
+    """`f(*args) -> (value, gradient)`, one fused kernel. `f(*args, out=g)` writes the gradient into g."""
+
+    gradient = True
+
+    @functools.cached_property
+    def value(self) -> CompiledValue:
+        """`f.value(*args)`: the value alone, a kernel of its own."""
+        return CompiledValue(self.function, replace_options(self.options), self.sympy_args)
+
+    def grad(self, *args: Any, **kwargs: Any) -> Any:
+        """`f.grad(*args)`: the gradient alone."""
+        return self(*args, **kwargs)[1]
+
+
+class BoundMethod:
+    """A compiled method of one object: `model.loss(w)` is `Model.loss(model, w)`."""
+
+    def __init__(self, compiled: CompiledFunction, instance: Any) -> None:
+        self.compiled, self.instance = compiled, instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the compiled function with the object in first place."""
+        return self.compiled(self.instance, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.compiled, name)
+        if name in ("value", "grad", "kernel"):
+            return functools.partial(found, self.instance)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<bound {self.compiled!r} of {self.instance!r}>"
+
+
+# ---------------------------------------------------------------------------------------------------- options
+def replace_options(options: Options) -> Options:
+    """The options of the value alone."""
+    return Options(False, (), options.has_aux, options.dtype, options.cache, options.fastmath, options.debug, options.name)
+
+
+def check_options(parallel: Any, checkpoint: Any, dtype: Any) -> None:
+    """Refuse options that would do nothing."""
+    if not (parallel is False or parallel == "auto"):
+        raise UnsupportedOp(f"parallel={parallel!r}: kernels run on one thread in this version",
+                            do='Leave parallel="auto", or say parallel=False.')
+    if checkpoint is not None:
+        raise UnsupportedOp(f"checkpoint={checkpoint!r}: there are no loops to checkpoint in this version",
+                            do="Leave checkpoint=None.")
+    if dtype is not None and np.dtype(dtype) not in (np.dtype("float32"), np.dtype("float64")):
+        raise DifferentiationError(f"dtype={dtype!r} is not a real floating point type", do="Use float64 or float32.")
+
+
+def check_wrt(options: Options, python: inspect.Signature, name: str, function: Any) -> None:
+    """Refuse a `wrt` that names no argument."""
+    if not options.gradient or not callable(function):
+        return
+    names = list(python.parameters)
+    several = isinstance(options.wrt, (tuple, list))
+    if several and not options.wrt:
+        raise DifferentiationError("wrt is empty: there is nothing to differentiate with respect to", location_of(function),
+                                   f"Name arguments of {name}{python}.")
+    for one in options.wrt if several else (options.wrt,):
+        if isinstance(one, bool) or not isinstance(one, (int, str)):
+            raise DifferentiationError(f"wrt={one!r} is neither an argument's name nor its position", location_of(function),
+                                       f"The arguments are {name}{python}.")
+        if isinstance(one, str) and one not in names or isinstance(one, int) and not 0 <= one < len(names):
+            raise DifferentiationError(f"wrt={one!r} is not an argument of {name}{python}", location_of(function),
+                                       f"Use one of {', '.join(map(repr, names)) or 'its arguments (it has none)'}.")
+
+
+def is_sympy(thing: Any) -> bool:
+    """Whether it comes from SymPy (which is not imported to find out)."""
+    if isinstance(thing, (list, tuple)):
+        return bool(thing) and all(map(is_sympy, thing))
+    return any(t.__module__.split(".")[0] == "sympy" for t in type(thing).__mro__)
+
+
+def python_function(function: Any) -> Any:
+    """The Python function behind a numba dispatcher; else the thing itself."""
+    return getattr(function, "py_func", function)
+
+
+def signature_of(function: Any, args: Any) -> inspect.Signature:
+    """How it is called."""
+    if args is not None:
+        return inspect.Signature([inspect.Parameter(str(a), inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in args])
+    try:
+        return inspect.signature(python_function(function))
+    except (TypeError, ValueError):
+        raise CaptureError(f"{function!r} is not a Python function whose arguments can be known",
+                           do="Wrap it: def f(x): return ...") from None
+
+
+def name_of(function: Any, *, identifier: bool = False) -> str:
+    """What to call it in messages and generated code."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__name__", None) or type(function).__name__
+    if identifier and not name.isidentifier():
+        return "f"
+    return str(name)
+
+
+def location_of(function: Any) -> Location | None:
+    """Where it is defined."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(inspect.unwrap(python_function(function)) if callable(function) else None, "__code__", None)
+    return Location(code.co_filename, code.co_firstlineno, code.co_name) if code else None
+
+
+# ---------------------------------------------------------------------------------------------------- entry points
+def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool = False, dtype: Any = None,
+                 parallel: Any = "auto", checkpoint: Any = None, cache: bool = True, fastmath: bool = True, debug: bool = False,
+                 name: str | None = None) -> Any:
+    """Compile a function's value and gradient into one kernel: `f(*args) -> (value, gradient)`.
+
+    **Arguments** `f`: a function of NumPy arrays and numbers that returns a real scalar (also a lambda, method, partial,
+    `@njit` function), or a SymPy expression with `args=[its symbols in call order]`. `wrt`: the argument(s) to differentiate,
+    by position or name; a tuple gives a tuple of gradients. `has_aux`: f returns `(value, aux)`. `dtype`: compute in float32
+    or float64 whatever the floats that come in. `cache`: keep machine code on disk. `fastmath`: sums may be reordered (NaN
+    and infinity keep their meaning). `debug`: run in the interpreter and stop at the first NaN or infinity. `name`: in
+    generated code and messages.
+
+    **Returns** a `CompiledGrad`; without `f`, a decorator.
+
+        >>> import numpy as np
+        >>> f = compile_grad(lambda x: np.sum(x**2))
+        >>> f(np.array([1.0, 2.0]))
+        (5.0, array([2., 4.]))
+    """
+    if f is None and args is None:
+        return functools.partial(compile_grad, wrt=wrt, has_aux=has_aux, dtype=dtype, parallel=parallel, checkpoint=checkpoint,
+                                 cache=cache, fastmath=fastmath, debug=debug, name=name)
+    check_options(parallel, checkpoint, dtype)
+    options = Options(True, tuple(wrt) if isinstance(wrt, list) else wrt, has_aux, dtype, cache, fastmath, debug, name)
+    return CompiledGrad(checked_function(f, args), options, args)
+
+
+def compile_value(f: Any = None, *, args: Any = None, dtype: Any = None, parallel: Any = "auto", checkpoint: Any = None,
+                  cache: bool = True, fastmath: bool = True, debug: bool = False, name: str | None = None) -> Any:
+    """Compile a function as it is: `f(*args) -> value`, any tree of arrays and numbers. Options as in `compile_grad`.
+
+        >>> import numpy as np
+        >>> f = compile_value(lambda x: np.mean(np.exp(x)))
+        >>> f(np.zeros(3))
+        1.0
+    """
+    if f is None and args is None:
+        return functools.partial(compile_value, dtype=dtype, parallel=parallel, checkpoint=checkpoint, cache=cache,
+                                 fastmath=fastmath, debug=debug, name=name)
+    check_options(parallel, checkpoint, dtype)
+    options = Options(False, (), False, dtype, cache, fastmath, debug, name)
+    return CompiledValue(checked_function(f, args), options, args)
+
+
+def checked_function(f: Any, args: Any) -> Any:
+    """The thing to compile, refused where it is neither a function nor a SymPy expression."""
+    if isinstance(f, CompiledFunction):
+        return f.function
+    if is_sympy(f):
+        if args is None:
+            raise CaptureError("a SymPy expression needs args, its symbols in the order of the call",
+                               do="compile_grad(expr, wrt=[x, y], args=[x, y, a])")
+        return f
+    if args is not None:
+        raise CaptureError("args is for SymPy expressions; a Python function has its own arguments", location_of(f))
+    if not callable(f):
+        raise CaptureError(f"a {type(f).__name__} is not a function", do="Pass a Python function or a SymPy expression.")
+    return f
