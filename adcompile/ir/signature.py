@@ -30,7 +30,8 @@ class Captured:
 
 @dataclass(frozen=True)
 class Access:
-    """A path to a value: a root, then steps `("item", key)`, `("attr", name)` or `("cell", "")` (a cell's contents)."""
+    """A path to a value: a root, then steps `("item", key)`, `("attr", name)`, `("cell", "")` (a cell's contents) or
+    `("len", "")` (a container's length: only in checks)."""
 
     root: Argument | Captured
     steps: tuple[tuple[str, Any], ...] = ()
@@ -43,6 +44,14 @@ class Access:
         """This, then `.name`."""
         return Access(self.root, (*self.steps, ("attr", name)))
 
+    def cell(self) -> Access:
+        """The contents of the closure cell that this is."""
+        return Access(self.root, (*self.steps, ("cell", "")))
+
+    def length(self) -> Access:
+        """The number of entries of the container that this is."""
+        return Access(self.root, (*self.steps, ("len", "")))
+
     def read(self, arguments: Mapping[str, Any]) -> Any:
         """The value there now."""
         value = arguments[self.root.name] if isinstance(self.root, Argument) else self.root.object
@@ -51,6 +60,8 @@ class Access:
                 value = value[key]
             elif kind == "attr":
                 value = getattr(value, key)
+            elif kind == "len":
+                value = len(value)
             else:
                 value = value.cell_contents
         return value

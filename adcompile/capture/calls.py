@@ -1,0 +1,382 @@
+"""`call`: what happens when rewritten code calls something. Library functions emit IR, user functions are rewritten and
+traced into, what cannot be compiled (random numbers, files, clocks) raises, everything else is called as it is."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import CaptureError
+from ..ir.signature import Access, Captured
+from ..ir.types import DType, dtype_of
+from ..library.registry import LIBRARY
+from . import source
+from .inputs import STANDARD, is_number, is_user_module
+from .trace import (
+    TRACED,
+    SymInt,
+    Trace,
+    TracedRange,
+    Tracer,
+    contains,
+    current_trace,
+    function_name,
+    user_location,
+)
+
+RANDOM_MODULES = ("numpy.random", "random", "secrets")
+CLOCK_MODULES = ("time", "datetime")
+INPUT_OUTPUT = frozenset({builtins.open, builtins.input, np.load, np.save, np.loadtxt, np.savetxt, np.genfromtxt})
+CHANGING = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem",
+                      "add", "discard", "__setitem__", "__delitem__"})
+
+
+def call(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
+    """`function(*arguments, **keywords)` in traced code."""
+    trace = current_trace()
+    if trace is None:
+        return function(*arguments, **keywords)
+    if isinstance(function, functools.partial):
+        arguments, keywords = (*partial_arguments(trace, function), *arguments), {**partial_keywords(trace, function), **keywords}
+        return call(function.func, *arguments, **keywords)
+    if hashable(function):
+        if function in BUILTINS:
+            return BUILTINS[function](trace, *arguments, **keywords)
+        if function in LIBRARY or is_numeric_function(function):
+            return numeric(trace, function, arguments, keywords)
+    refuse_effects(function)
+    inner = python_function(function)
+    if inner is not None:
+        target, extra = inner
+        return run(target, (*extra, *arguments), keywords)
+    return call_other(trace, function, arguments, keywords)
+
+
+def hashable(function: Any) -> bool:
+    """Whether a callable can be looked up in tables."""
+    try:
+        hash(function)
+    except TypeError:
+        return False
+    return not isinstance(function, TRACED)
+
+
+def is_numeric_function(function: Any) -> bool:
+    """Whether a callable is a function of NumPy, SciPy or math that computes on numbers."""
+    if isinstance(function, np.ufunc) or isinstance(function, type) and issubclass(function, np.generic):
+        return True
+    if isinstance(function, type) or isinstance(getattr(function, "__self__", None), np.random.RandomState):
+        return False
+    module = getattr(function, "__module__", None) or ""
+    return module.split(".")[0] in ("numpy", "scipy", "math", "cmath") and not module.startswith("numpy.random")
+
+
+def numeric(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A NumPy, SciPy or math function: plain on concrete arguments, through the library on traced ones."""
+    arguments = tuple(map(trace.inputs.materialise, arguments))
+    keywords = {k: trace.inputs.materialise(a) for k, a in keywords.items()}
+    if function in INPUT_OUTPUT:
+        refuse_effects(function)
+    if function in NEW_ARRAYS and function in LIBRARY and makes_floats(function, arguments, keywords):
+        return trace.apply(function, arguments, keywords)
+    if not contains(arguments, TRACED) and not contains(keywords, TRACED):
+        return function(*wrap_callbacks(arguments), **keywords)
+    if "out" in keywords and keywords["out"] is not None:
+        raise CaptureError(f"{function_name(function)}(..., out=) writes into an array", user_location(), "use the function's result")
+    if function not in LIBRARY and isinstance(function, type) and len(arguments) == 1 and not keywords:
+        return convert(trace, arguments[0], np.dtype(function))
+    weak = function_name(function).startswith("math.")
+    if function in COPYING and arguments and isinstance(arguments[0], Tracer) and len(arguments) == 1 and not keywords:
+        return arguments[0].fresh()
+    return trace.apply(function, arguments, keywords, weak=weak)
+
+
+COPYING = frozenset({np.copy, np.array})
+NEW_ARRAYS = frozenset({np.zeros, np.ones, np.empty, np.full})
+
+
+def makes_floats(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Whether a creation function makes an array to compute in. It is traced even where its size is known, so that traced
+    values can be put into it; arrays of integers and bools stay concrete, so that they can steer Python code."""
+    place = 2 if function is np.full else 1
+    dtype = keywords.get("dtype", arguments[place] if len(arguments) > place else None)
+    if dtype is None and function is np.full:
+        fill = keywords.get("fill_value", arguments[1] if len(arguments) > 1 else 0.0)
+        return not isinstance(fill, (int, np.integer, np.bool_))
+    return dtype is None or np.dtype(dtype).kind in "fc"
+
+
+def convert(trace: Trace, x: Any, dtype: np.dtype, weak: bool = False) -> Any:
+    """`np.float64(x)`, `float(x)` on a traced value."""
+    wanted = dtype_of(dtype)
+    if wanted is None:
+        raise CaptureError(f"a traced value cannot be converted to {dtype}", user_location())
+    if isinstance(x, SymInt):
+        return trace.emit("cast", trace.builder.emit("size", (), {"dim": x.dim}), dtype=wanted, weak=weak)
+    if not isinstance(x, Tracer):
+        x = trace.apply(np.asarray, (x,))
+    return x.cast(wanted, weak)
+
+
+# --------------------------------------------------------------------------------------------------------- user functions
+def python_function(function: Any) -> tuple[types.FunctionType, tuple[Any, ...]] | None:
+    """The user's Python function behind a callable, and the arguments that are bound to it; None where there is none."""
+    if isinstance(function, types.MethodType):
+        inner = python_function(function.__func__)
+        return None if inner is None else (inner[0], (*inner[1], function.__self__))
+    if isinstance(function, types.FunctionType):
+        return (function, ()) if is_user_function(function) else None
+    if isinstance(function, type):
+        return None
+    for attribute in ("py_func", "__wrapped__"):                # numba dispatchers; lru_cache and other wrappers in C
+        inner_function = getattr(function, attribute, None)
+        if isinstance(inner_function, types.FunctionType):
+            return python_function(inner_function)
+    method = getattr(type(function), "__call__", None)
+    if isinstance(method, types.FunctionType) and is_user_function(method):
+        return method, (function,)
+    return None
+
+
+def is_user_function(function: types.FunctionType) -> bool:
+    """Whether a function is the user's: not of NumPy and its kind, not of Python's library, not of adcompile."""
+    module = function.__module__ or ""
+    if module.startswith("adcompile.examples"):
+        return True
+    return is_user_module(types.ModuleType(module)) or module.split(".")[0] not in STANDARD and module == ""
+
+
+def run(function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Call a user function in its rewritten form."""
+    return traceable(function)(*arguments, **keywords)
+
+
+def traceable(function: types.FunctionType) -> Callable[..., Any]:
+    """A function that does the same through hooks. Without source it runs as it is, with what it reads from outside replaced
+    by tracers."""
+    from .hook import Scope
+    if source.is_rewritten(function):
+        return function
+    new = source.rewritten(function)
+    if new is None:
+        return without_source(function)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells[source.HOOK] = types.CellType(Scope(function))
+    result = types.FunctionType(new.code, function.__globals__, function.__name__, function.__defaults__,
+                                tuple(cells[name] for name in new.free))
+    result.__kwdefaults__ = function.__kwdefaults__
+    return result
+
+
+def without_source(function: types.FunctionType) -> Callable[..., Any]:
+    """A copy of a function whose globals and cells hold tracers where they held numbers and arrays."""
+    trace = current_trace()
+    assert trace is not None
+    names = {name for code in source.all_codes(function.__code__) for name in code.co_names}
+    replaced = dict(function.__globals__)
+    for name in names & set(function.__globals__):
+        value = function.__globals__[name]
+        replaced[name] = trace.inputs.materialise(trace.inputs.read(value, Access(Captured(function.__globals__)).item(name), name))
+    cells = []
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        value = trace.inputs.read(cell.cell_contents, Access(Captured(cell)).cell(), name)
+        cells.append(types.CellType(trace.inputs.materialise(value)))
+    result = types.FunctionType(function.__code__, replaced, function.__name__, function.__defaults__, tuple(cells))
+    result.__kwdefaults__ = function.__kwdefaults__
+    return result
+
+
+def partial_arguments(trace: Trace, function: functools.partial[Any]) -> tuple[Any, ...]:
+    """The positional arguments stored in a partial, as inputs."""
+    access = Access(Captured(function)).attribute("args")
+    return tuple(trace.inputs.read(a, access.item(k), f"argument {k}") for k, a in enumerate(function.args))
+
+
+def partial_keywords(trace: Trace, function: functools.partial[Any]) -> dict[str, Any]:
+    """The keyword arguments stored in a partial, as inputs."""
+    access = Access(Captured(function)).attribute("keywords")
+    return {k: trace.inputs.read(a, access.item(k), k) for k, a in function.keywords.items()}
+
+
+# --------------------------------------------------------------------------------------------------------- everything else
+def refuse_effects(function: Any) -> None:
+    """Raises for random numbers, clocks and files: a compiled function would see what they gave at capture."""
+    owner = getattr(function, "__self__", None)
+    module = getattr(function, "__module__", None) or ""
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        module = (owner if isinstance(owner, type) else type(owner)).__module__ or module
+    name = getattr(function, "__name__", repr(function))
+    if hashable(function) and function in INPUT_OUTPUT:
+        raise CaptureError(f"`{name}` reads or writes files or the terminal inside a compiled function", user_location(),
+                           "do it before the call and pass what was read as an argument")
+    if module.startswith(RANDOM_MODULES):
+        raise CaptureError(f"`{name}` draws random numbers inside a compiled function", user_location(),
+                           "draw them before the call and pass them as an argument")
+    if module in CLOCK_MODULES:
+        raise CaptureError(f"`{name}` reads the clock inside a compiled function", user_location(),
+                           "call it outside of the function")
+
+
+def call_other(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """A class, a method of a builtin type, a function of another library: called as it is."""
+    if isinstance(function, type) and "__init__" in vars(function) and function.__new__ is object.__new__ \
+            and isinstance(function.__init__, types.FunctionType) and source.rewritten(function.__init__) is not None:
+        made = object.__new__(function)
+        run(function.__init__, (made, *arguments), keywords)
+        return made
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType) and trace.inputs.origin(owner) is not None:
+        name = function.__name__
+        if name in CHANGING:
+            origin = trace.inputs.origin(owner)
+            assert origin is not None
+            raise CaptureError(f"`{origin.text}.{name}()` changes an object outside of the function", user_location(),
+                               "return the new value from the function instead")
+        copy = trace.inputs.materialise(owner)
+        function = getattr(copy, name) if copy is not owner else function
+    arguments = wrap_callbacks(tuple(map(trace.inputs.materialise, arguments)))
+    return function(*arguments, **{k: trace.inputs.materialise(a) for k, a in keywords.items()})
+
+
+def wrap_callbacks(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with user functions among them in their traceable form, for functions that call them back."""
+    return tuple(traceable(a) if isinstance(a, types.FunctionType) and is_user_function(a) else a for a in arguments)
+
+
+# --------------------------------------------------------------------------------------------------------- builtins
+def builtin_isinstance(trace: Trace, x: Any, classes: Any) -> bool:
+    """Traced values are instances of what they stand for."""
+    kind = stands_for(x)
+    return isinstance(x, classes) if kind is None else issubclass(kind, classes)
+
+
+def stands_for(x: Any) -> type | None:
+    """The Python or NumPy type of the value that a tracer stands for, None for other things."""
+    if isinstance(x, SymInt):
+        return int
+    if isinstance(x, TracedRange):
+        return range
+    if not isinstance(x, Tracer):
+        return None
+    if x.ndim:
+        return np.ndarray
+    dtype = x.value.type.dtype
+    if x.weak:
+        return bool if dtype is DType.bool else int if dtype.is_integer else complex if dtype.is_complex else float
+    return x.dtype.type
+
+
+def builtin_type(trace: Trace, *arguments: Any) -> Any:
+    """`type(x)`."""
+    kind = stands_for(arguments[0]) if len(arguments) == 1 else None
+    return builtins.type(*arguments) if kind is None else kind
+
+
+def builtin_len(trace: Trace, x: Any) -> Any:
+    """`len(x)`."""
+    if isinstance(x, Tracer):
+        return x.length()
+    return len(trace.inputs.materialise(x))
+
+
+def builtin_range(trace: Trace, *bounds: Any) -> Any:
+    """`range(...)`, traced where a bound is."""
+    if not any(isinstance(b, TRACED) for b in bounds):
+        return range(*bounds)
+    if any(isinstance(b, Tracer) for b in bounds):
+        raise CaptureError("`range` over a traced number, which is not known while the function is captured", user_location(),
+                           "take the bound from an integer argument or an array's shape")
+    start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), bounds)
+    return TracedRange(trace, start, stop, step)
+
+
+def builtin_float(trace: Trace, *arguments: Any) -> Any:
+    """`float(x)`."""
+    if arguments and isinstance(arguments[0], (Tracer, SymInt)):
+        return convert(trace, scalar(arguments[0], "float"), np.dtype(np.float64), weak=True)
+    return float(*arguments)
+
+
+def builtin_int(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
+    """`int(x)`."""
+    x = arguments[0] if arguments else None
+    if isinstance(x, SymInt):
+        return x
+    if isinstance(x, Tracer):
+        return convert(trace, scalar(x, "int"), np.dtype(np.int64), weak=True)
+    return int(*arguments, **keywords)
+
+
+def scalar(x: Any, name: str) -> Any:
+    """The only entry of a traced array of rank 0."""
+    if isinstance(x, Tracer) and x.ndim:
+        raise CaptureError(f"{name}() of a traced {x.kind()}: only numbers can be converted", user_location(),
+                           "take one entry: x[0]")
+    return x
+
+
+def builtin_bool(trace: Trace, *arguments: Any) -> Any:
+    """`bool(x)`."""
+    return bool(*arguments)
+
+
+def builtin_sum(trace: Trace, iterable: Any, start: Any = 0) -> Any:
+    """`sum(iterable)`."""
+    if isinstance(iterable, Tracer):
+        total = trace.apply(np.sum, (iterable,), {"axis": 0})
+        return total if isinstance(start, int) and start == 0 else start + total
+    items = list(trace.inputs.materialise(iterable))
+    if any(isinstance(a, TRACED) for a in items) and isinstance(start, int) and start == 0:
+        return functools.reduce(operator.add, items)
+    return sum(items, start)
+
+
+def extremum(plain: Callable[..., Any], pair: np.ufunc, reduction: Callable[..., Any]) -> Callable[..., Any]:
+    """`min` or `max` of traced numbers."""
+    def apply(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
+        items = arguments
+        if len(arguments) == 1:
+            if isinstance(arguments[0], Tracer) and not keywords:
+                return trace.apply(reduction, arguments)
+            items = tuple(trace.inputs.materialise(arguments[0]))
+        if any(isinstance(a, Tracer) for a in items) and not keywords:
+            return functools.reduce(lambda a, b: trace.operator(pair, scalar(a, plain.__name__), scalar(b, plain.__name__)), items)
+        return plain(items, **keywords)
+    return apply
+
+
+def quantifier(plain: Callable[..., Any], reduction: Callable[..., Any]) -> Callable[..., Any]:
+    """`any` or `all` of a traced array."""
+    def apply(trace: Trace, iterable: Any) -> Any:
+        return trace.apply(reduction, (iterable,)) if isinstance(iterable, Tracer) else plain(trace.inputs.materialise(iterable))
+    return apply
+
+
+def builtin_getattr(trace: Trace, owner: Any, name: str, *default: Any) -> Any:
+    """`getattr(owner, name)`."""
+    from .hook import read_attribute
+    value = getattr(owner, name, *default)
+    if isinstance(owner, TRACED) or isinstance(value, TRACED) or not hasattr(owner, name):
+        return value
+    return read_attribute(trace, owner, name, value)
+
+
+def builtin_dict(trace: Trace, *arguments: Any, **keywords: Any) -> dict[Any, Any]:
+    """`dict(...)`."""
+    return dict(*map(trace.inputs.materialise, arguments), **keywords)
+
+
+BUILTINS: dict[Any, Callable[..., Any]] = {
+    isinstance: builtin_isinstance, type: builtin_type, len: builtin_len, range: builtin_range, float: builtin_float,
+    int: builtin_int, bool: builtin_bool, sum: builtin_sum, min: extremum(min, np.minimum, np.min),
+    max: extremum(max, np.maximum, np.max), any: quantifier(any, np.any), all: quantifier(all, np.all),
+    getattr: builtin_getattr, dict: builtin_dict,
+}
+
+__all__ = ["call", "is_number", "traceable"]

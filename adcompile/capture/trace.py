@@ -1,0 +1,783 @@
+"""Tracers: what stands for an array, a number or a size while a function is captured.
+
+A `Tracer` wraps an IR value and behaves like the array; a `SymInt` wraps a size and behaves like the int. Whatever Python
+or NumPy does to them is emitted into the trace's builder by the functions of `adcompile.library`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import functools
+import math
+import operator
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..errors import CaptureError, ShapeError, UnsupportedOp
+from ..ir.builder import Builder
+from ..ir.core import Literal, Location, Operation, Value
+from ..ir.dims import Dim
+from ..ir.op import literal_like
+from ..ir.types import DType, dtype_of
+from ..library.registry import LIBRARY
+from .inputs import Inputs, is_number
+
+UNROLL_LIMIT = 256                  # iterations over a traced axis or range that are unrolled at most
+SMALL_CONSTANT = 64                 # entries of a concrete array that becomes part of the code
+VIEWS = frozenset({"broadcast", "reshape", "transpose", "slice"})
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+EXAMPLES = os.path.join(PACKAGE, "examples") + os.sep
+NUMPY_FOLDER = os.path.dirname(np.__file__) + os.sep
+
+ACTIVE = threading.local()
+
+
+def current_trace() -> Trace | None:
+    """The trace that is being made in this thread."""
+    stack: list[Trace] = getattr(ACTIVE, "stack", [])
+    return stack[-1] if stack else None
+
+
+def user_location() -> Location | None:
+    """The innermost line that belongs neither to this package nor to NumPy."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((PACKAGE, NUMPY_FOLDER, "<frozen")) or file.startswith(EXAMPLES):
+            return Location(file, frame.f_lineno, frame.f_code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class Trace:
+    """One capture in progress: the builder, the inputs found so far, the user's names for values."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.sizes = builder.sizes
+        self.inputs = Inputs(self)
+        self.names: dict[Value, str] = {}
+        self.no_grad = 0
+        self.producers: dict[Value, Operation] = {}
+        self.scanned = 0
+        self.live: dict[int, weakref.ref[Tracer]] = {}
+        self.open = True
+
+    def __enter__(self) -> Trace:
+        if not hasattr(ACTIVE, "stack"):
+            ACTIVE.stack = []
+        ACTIVE.stack.append(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        ACTIVE.stack.pop()
+        self.open = False
+
+    # ------------------------------------------------------------------------------------------------ emitting
+    def check_open(self) -> None:
+        """Raises where a tracer outlived its capture."""
+        if not self.open:
+            raise CaptureError("a traced value is used after the function that it belongs to was captured",
+                               user_location(), "return it from the function; do not keep it in a global, an attribute or a list outside")
+
+    def apply(self, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None,
+              weak: bool = False) -> Any:
+        """Apply a function that the library knows; `weak`: the result counts as a Python number in dtype promotion."""
+        self.check_open()
+        keywords = keywords or {}
+        implementation = LIBRARY.get(function)
+        location = user_location()
+        if implementation is None:
+            return self.unsupported(function, arguments, keywords, location)
+        arguments = self.adapt_weak(arguments)
+        self.builder.location = location
+        result = implementation(*[self.unwrap(a) for a in arguments], **{k: self.unwrap(a) for k, a in keywords.items()})
+        return self.wrap(result, weak)
+
+    def apply_method(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        """Apply a library function as a method of its first argument."""
+        return self.apply(function, arguments, keywords)
+
+    def operator(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Apply a Python operator by its ufunc: Python numbers stay Python numbers."""
+        return self.apply(function, arguments, weak=all(is_weak(a) for a in arguments))
+
+    def emit(self, op: str, *operands: Any, weak: bool = False, **attributes: Any) -> Any:
+        """Emit one op of the table on unwrapped operands."""
+        self.check_open()
+        self.builder.location = user_location()
+        return self.wrap(self.builder.emit(op, operands, attributes), weak)
+
+    def unsupported(self, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any],
+                    location: Location | None) -> Any:
+        """A function the library lacks: run it if only sizes are symbolic (they become constants), else raise."""
+        if not contains(arguments, Tracer) and not contains(keywords, Tracer):
+            return function(*self.pinned(arguments), **self.pinned(keywords))
+        name = function_name(function)
+        known = {function_name(f): f for f in LIBRARY}
+        close = difflib.get_close_matches(name, known, 1, 0.5)
+        hint = f"the nearest supported function is {close[0]}; " if close else ""
+        raise UnsupportedOp(f"{name} is not supported on traced values", location,
+                            f"{hint}write it with supported functions, or call it outside of the function and pass its result in")
+
+    def adapt_weak(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Traced Python floats take the dtype of the arrays they meet, as NumPy does with Python numbers."""
+        if not any(isinstance(a, Tracer) and a.weak for a in arguments):
+            return arguments
+        strong = [d for d in map(strong_dtype, arguments) if d is not None]
+        if not strong or np.result_type(*strong) not in (np.float32, np.complex64):
+            return arguments
+        return tuple(a.cast(DType.f32, weak=True) if isinstance(a, Tracer) and a.weak and a.type.dtype is DType.f64 else a
+                     for a in arguments)
+
+    # ------------------------------------------------------------------------------------------------ wrapping
+    def unwrap(self, x: Any) -> Any:
+        """What the library sees of an argument: IR values, sizes, plain Python."""
+        if isinstance(x, Tracer):
+            if x.trace is not self:
+                x.trace.check_open()
+                raise CaptureError("a traced value of another capture is used", user_location())
+            return x.value
+        if isinstance(x, SymInt):
+            x.trace.check_open()
+            return x.dim
+        if isinstance(x, np.ndarray) or isinstance(x, np.generic):
+            return self.constant(x)
+        if isinstance(x, (list, tuple)):
+            x = self.inputs.materialise(x)
+            return [self.unwrap(a) for a in x] if isinstance(x, list) else tuple(self.unwrap(a) for a in x)
+        if isinstance(x, TracedRange):
+            return [self.unwrap(a) for a in x]
+        if isinstance(x, dict):
+            return {k: self.unwrap(a) for k, a in self.inputs.materialise(x).items()}
+        if isinstance(x, slice):
+            return slice(self.unwrap(x.start), self.unwrap(x.stop), self.unwrap(x.step))
+        return x
+
+    def constant(self, array: Any) -> Any:
+        """A concrete array: small ones stay, uniform ones are filled, others become hidden inputs."""
+        dtype = dtype_of(array.dtype)
+        if dtype is None:
+            raise CaptureError(f"an array of dtype {array.dtype} cannot be used together with traced values", user_location(),
+                               "use arrays of floats, integers or bools")
+        if array.ndim == 0:
+            return literal_like(array.item(), dtype)
+        if array.size <= SMALL_CONSTANT:
+            return array
+        first = array.flat[0]
+        if np.full in LIBRARY and (array == first).all():
+            return LIBRARY[np.full](array.shape, first.item(), dtype=array.dtype)
+        return self.inputs.constant(array).value
+
+    def wrap(self, x: Any, weak: bool = False) -> Any:
+        """What the user sees of a library function's result."""
+        if isinstance(x, (Value, Literal)):
+            if self.no_grad and isinstance(x, Value) and (x.type.dtype.is_float or x.type.dtype.is_complex):
+                x = self.builder.emit("stop_gradient", (x,))
+            return Tracer(self, x, weak and not x.type.dims)
+        if isinstance(x, Dim):
+            return self.integer(x)
+        if isinstance(x, tuple):
+            items = [self.wrap(a, weak) for a in x]
+            return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+        if isinstance(x, list):
+            return [self.wrap(a, weak) for a in x]
+        return x
+
+    def integer(self, dim: Dim) -> Any:
+        """A size as the user sees it: an int where it is known for all calls."""
+        dim = self.sizes.resolve(dim)
+        return SymInt(self, dim) if dim.constant is None else dim.constant
+
+    def pin(self, dim: Dim) -> int:
+        """The number that a size is now, assumed for all calls that use this capture."""
+        return self.sizes.pin(dim, user_location())
+
+    def pinned(self, x: Any) -> Any:
+        """A structure with its sizes replaced by numbers."""
+        if isinstance(x, SymInt):
+            return int(x)
+        if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+            return type(x)(self.pinned(a) for a in x)
+        if isinstance(x, dict):
+            return {k: self.pinned(a) for k, a in x.items()}
+        return x
+
+    # ------------------------------------------------------------------------------------------------ names, storage
+    def name(self, x: Any, name: str) -> None:
+        """Note that the user calls a value `name`; the first name stays."""
+        if isinstance(x, Tracer) and isinstance(x.value, Value) and x.trace is self:
+            self.names.setdefault(x.value, name)
+
+    def storage(self, value: Any) -> Any:
+        """The value whose memory a value is, or is a view of, in NumPy's terms."""
+        operations = self.builder.blocks[0][1]
+        for operation in operations[self.scanned:]:
+            for result in operation.results:
+                self.producers[result] = operation
+        self.scanned = len(operations)
+        while value in self.producers and self.producers[value].op in VIEWS | {"stop_gradient"}:
+            value = self.producers[value].operands[0]
+        return value
+
+    def shares_memory(self, array: Tracer) -> bool:
+        """Whether another live tracer is the same memory as `array`, or a view of it."""
+        storage = self.storage(array.value)
+        self.live = {key: reference for key, reference in self.live.items() if reference() is not None}
+        others = [reference() for reference in self.live.values()]
+        return any(other is not None and other is not array and self.storage(other.value) is storage for other in others)
+
+
+def function_name(function: Any) -> str:
+    """`numpy.linalg.norm`, `math.sin`, ... as users know it."""
+    module = getattr(function, "__module__", None) or ""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    if isinstance(function, np.ufunc):
+        module = "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
+    return name if module in ("", "builtins") else f"{module}.{name}"
+
+
+def is_weak(x: Any) -> bool:
+    """Whether an operand is a Python number, traced or not."""
+    return x.weak if isinstance(x, Tracer) else isinstance(x, (int, float, complex, SymInt)) and not isinstance(x, np.generic)
+
+
+def strong_dtype(x: Any) -> np.dtype | None:
+    """The dtype of an array or a NumPy scalar, None for Python numbers and other things."""
+    if isinstance(x, Tracer):
+        return None if x.weak else x.type.dtype.numpy
+    return x.dtype if isinstance(x, (np.ndarray, np.generic)) else None
+
+
+def contains(x: Any, kind: Any) -> bool:
+    """Whether a traced value of the given kind is inside nested lists, tuples and dicts."""
+    if isinstance(x, kind):
+        return True
+    if isinstance(x, (list, tuple)):
+        return any(contains(a, kind) for a in x)
+    if isinstance(x, dict):
+        return any(contains(a, kind) for a in x.values())
+    return isinstance(x, slice) and any(contains(a, kind) for a in (x.start, x.stop, x.step))
+
+
+# --------------------------------------------------------------------------------------------------------- operators
+def binary(ufunc: Callable[..., Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """The two methods of a binary operator on tracers: `x + y` and the reflected one."""
+    def forward(self: Tracer, other: Any) -> Any:
+        return self.trace.operator(ufunc, self, other) if is_operand(other) else NotImplemented
+
+    def reflected(self: Tracer, other: Any) -> Any:
+        return self.trace.operator(ufunc, other, self) if is_operand(other) else NotImplemented
+
+    return forward, reflected
+
+
+def is_operand(x: Any) -> bool:
+    """Whether a value can meet a tracer in an operator."""
+    return is_number(x) or isinstance(x, (Tracer, SymInt, bool, np.bool_, list, tuple))
+
+
+def unary(ufunc: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The method of a unary operator on tracers."""
+    def method(self: Tracer) -> Any:
+        return self.trace.operator(ufunc, self)
+    return method
+
+
+class Tracer:
+    """An array or number of the traced function."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 1000.0
+
+    def __init__(self, trace: Trace, value: Value | Literal, weak: bool = False) -> None:
+        self.trace, self.value, self.weak = trace, value, weak
+        if value.type.dims:
+            trace.live[id(self)] = weakref.ref(self)
+
+    # ------------------------------------------------------------------------------------------------ what an array knows
+    @property
+    def type(self) -> Any:
+        """The IR type, in terms of the sizes that are known to be different."""
+        return self.trace.sizes.resolve_type(self.value.type)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(self.trace.integer(d) for d in self.value.type.dims)
+
+    @property
+    def ndim(self) -> int:
+        return self.value.type.rank
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.type.dtype.numpy
+
+    @property
+    def size(self) -> Any:
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def T(self) -> Any:
+        return self.trace.apply(np.transpose, (self,))
+
+    @property
+    def mT(self) -> Any:
+        return self.trace.apply(np.matrix_transpose, (self,))
+
+    @property
+    def real(self) -> Any:
+        return self.trace.apply(np.real, (self,)) if self.value.type.dtype.is_complex else self
+
+    @property
+    def imag(self) -> Any:
+        return self.trace.apply(np.imag, (self,))
+
+    def cast(self, dtype: DType, weak: bool = False) -> Tracer:
+        """This value in another dtype."""
+        if dtype is self.value.type.dtype and weak == self.weak:
+            return self
+        if isinstance(self.value, Literal):
+            return Tracer(self.trace, literal_like(self.value.value, dtype), weak)
+        result: Tracer = self.trace.emit("cast", self.value, dtype=dtype, weak=weak)
+        return result
+
+    # ------------------------------------------------------------------------------------------------ operators
+    __add__, __radd__ = binary(np.add)
+    __sub__, __rsub__ = binary(np.subtract)
+    __mul__, __rmul__ = binary(np.multiply)
+    __truediv__, __rtruediv__ = binary(np.true_divide)
+    __floordiv__, __rfloordiv__ = binary(np.floor_divide)
+    __mod__, __rmod__ = binary(np.remainder)
+    __matmul__, __rmatmul__ = binary(np.matmul)
+    __and__, __rand__ = binary(np.bitwise_and)
+    __or__, __ror__ = binary(np.bitwise_or)
+    __xor__, __rxor__ = binary(np.bitwise_xor)
+    __lshift__, __rlshift__ = binary(np.left_shift)
+    __rshift__, __rrshift__ = binary(np.right_shift)
+    __lt__, __gt__ = binary(np.less)[0], binary(np.greater)[0]
+    __le__, __ge__ = binary(np.less_equal)[0], binary(np.greater_equal)[0]
+    __neg__, __pos__ = unary(np.negative), unary(np.positive)
+    __abs__, __invert__ = unary(np.absolute), unary(np.invert)
+
+    def __pow__(self, other: Any, modulus: None = None) -> Any:
+        return self.trace.operator(np.power, self, other) if is_operand(other) else NotImplemented
+
+    def __rpow__(self, other: Any, modulus: None = None) -> Any:
+        return self.trace.operator(np.power, other, self) if is_operand(other) else NotImplemented
+
+    def __eq__(self, other: object) -> Any:
+        return self.trace.operator(np.equal, self, other) if is_operand(other) else NotImplemented
+
+    def __ne__(self, other: object) -> Any:
+        return self.trace.operator(np.not_equal, self, other) if is_operand(other) else NotImplemented
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self.trace.apply(np.round, (self, digits or 0), weak=self.weak)
+
+    # ------------------------------------------------------------------------------------------------ containers
+    def __getitem__(self, index: Any) -> Any:
+        return self.trace.apply(operator.getitem, (self, index))
+
+    def __len__(self) -> int:
+        return int(self.length())
+
+    def length(self) -> Any:
+        """The first axis length, an int or a SymInt."""
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("iteration over a 0-d array")
+        count = unroll_count(self.trace, self.value.type.dims[0], "an array's first axis")
+        return (self[k] for k in range(count))
+
+    def __contains__(self, item: Any) -> bool:
+        raise self.concrete("`in`", "use np.any(array == item)")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise CaptureError("a traced array is assigned into", user_location(),
+                           "build the new array with np.where, np.concatenate or np.stack")
+
+    # ------------------------------------------------------------------------------------------------ not available
+    def concrete(self, what: str, do: str) -> CaptureError:
+        """The error for an operation that needs the number itself."""
+        self.trace.check_open()
+        return CaptureError(f"{what} needs the value of a traced {self.kind()}, which is not known while the function is captured",
+                            user_location(), do)
+
+    def kind(self) -> str:
+        """`array float64[n, 3]` or `number`, for messages."""
+        return f"array {self.type}" if self.ndim else f"number ({self.dtype})"
+
+    def __bool__(self) -> bool:
+        raise self.concrete("a condition (bool)", "use np.where(condition, a, b) to choose between values")
+
+    def __float__(self) -> float:
+        raise self.concrete("float()", "keep the value as it is: it works in all arithmetic")
+
+    def __int__(self) -> int:
+        raise self.concrete("int()", "keep the value as it is, or pass the integer as an argument of the function")
+
+    def __complex__(self) -> complex:
+        raise self.concrete("complex()", "keep the value as it is")
+
+    def __index__(self) -> int:
+        raise self.concrete("an index, a size or a range", "pass the integer as an argument of the function, "
+                            "or take it from an array's shape")
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise self.concrete("a conversion to a NumPy array (or a store into one)",
+                            "build the array from traced values with np.stack, np.concatenate or np.array([...])")
+
+    def __repr__(self) -> str:
+        return f"<traced {self.type}>"
+
+    def __reduce__(self) -> Any:
+        raise self.concrete("pickling or copying", "use x.copy()")
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    # ------------------------------------------------------------------------------------------------ methods
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS:
+            return functools.partial(self.trace.apply_method, METHODS[name], self)
+        if name in MUTATING:
+            raise CaptureError(f"the method `{name}` changes a traced array in place", user_location(), MUTATING[name])
+        raise AttributeError(f"{'array' if self.ndim else 'number'} has no attribute {name!r} while it is traced")
+
+    def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Any:
+        return self.trace.apply(np.reshape, (self, shape[0] if len(shape) == 1 else shape), {} if order == "C" else {"order": order})
+
+    def transpose(self, *axes: Any) -> Any:
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, SymInt)) else axes
+        return self.trace.apply(np.transpose, (self, given) if given else (self,))
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+        wanted = dtype_of(np.dtype(dtype))
+        if wanted is None:
+            raise UnsupportedOp(f"astype to {np.dtype(dtype)} is not supported", user_location())
+        return self.fresh().cast(wanted)
+
+    def copy(self, order: str = "C") -> Tracer:
+        return self.fresh()
+
+    def flatten(self, order: str = "C") -> Any:
+        return self.trace.apply(np.ravel, (self,), {} if order == "C" else {"order": order})
+
+    def item(self, *index: Any) -> Any:
+        if index:
+            picked = self.ravel()[index[0]] if len(index) == 1 and not isinstance(index[0], tuple) else self[index]
+        else:
+            picked = self.reshape(()) if self.ndim else self
+        return Tracer(self.trace, picked.value, weak=True)
+
+    def tolist(self) -> Any:
+        return [row.tolist() for row in self] if self.ndim else self
+
+    def fresh(self) -> Tracer:
+        """The same value as a new array that shares no memory."""
+        if not self.ndim:
+            return Tracer(self.trace, self.value, self.weak)
+        copied: Tracer = self.trace.emit("cast", self.value, dtype=self.value.type.dtype)
+        return copied
+
+    def replace(self, new: Any) -> Tracer:
+        """Give this array new contents (`x += y`). Whoever holds this same array sees them; a view of it could not, and is
+        refused."""
+        if self.trace.shares_memory(self):
+            raise CaptureError("an array is changed in place while another name holds a view of the same memory", user_location(),
+                               "write x = x + y instead of x += y, or take a copy: x.copy()")
+        new = new if isinstance(new, Tracer) else self.trace.apply(np.asarray, (new,))
+        if new.ndim != self.ndim or any(a != b for a, b in zip(self.shape, new.shape, strict=True)):
+            raise ShapeError(f"an array of shape {self.type} is changed in place by a value of shape {new.type}", user_location())
+        if not np.can_cast(new.dtype, self.dtype, "same_kind"):
+            raise CaptureError(f"an array of {self.dtype} cannot hold the {new.dtype} result of an operation in place", user_location(),
+                               "write x = x + y instead of x += y")
+        self.value = new.cast(self.value.type.dtype).value
+        return self
+
+    # ------------------------------------------------------------------------------------------------ NumPy's protocols
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        keywords = {k: v for k, v in keywords.items() if not (k == "out" and v in (None, (None,)))}
+        if "out" in keywords:
+            raise CaptureError(f"{ufunc.__name__}(..., out=) writes into an array", user_location(), "use the function's result")
+        if method == "__call__":
+            return self.trace.apply(ufunc, inputs, keywords)
+        if method == "reduce" and ufunc in REDUCTIONS:
+            keywords.setdefault("axis", 0)
+            return self.trace.apply(REDUCTIONS[ufunc], inputs, keywords)
+        if method == "accumulate" and ufunc in ACCUMULATIONS:
+            keywords.setdefault("axis", 0)
+            return self.trace.apply(ACCUMULATIONS[ufunc], inputs, keywords)
+        if method == "outer" and not keywords:
+            left, right = inputs
+            rank = np.ndim(right)
+            return self.trace.apply(ufunc, (left[(..., *[None] * rank)] if np.ndim(left) and rank else left, right))
+        raise UnsupportedOp(f"numpy.{ufunc.__name__}.{method} is not supported on traced values", user_location())
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
+        return self.trace.apply(function, arguments, keywords)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "sum": np.sum, "prod": np.prod, "mean": np.mean, "std": np.std, "var": np.var, "min": np.min, "max": np.max,
+    "argmin": np.argmin, "argmax": np.argmax, "any": np.any, "all": np.all, "cumsum": np.cumsum, "cumprod": np.cumprod,
+    "ravel": np.ravel, "squeeze": np.squeeze, "swapaxes": np.swapaxes, "dot": np.dot, "clip": np.clip, "round": np.round,
+    "take": np.take, "repeat": np.repeat, "trace": np.trace, "diagonal": np.diagonal, "conj": np.conj,
+    "conjugate": np.conj, "nonzero": np.nonzero, "argsort": np.argsort, "choose": np.choose, "compress": np.compress,
+    "searchsorted": np.searchsorted,
+}
+
+MUTATING = {
+    "fill": "use np.full_like(x, value)", "sort": "use np.sort(x)", "partition": "use np.partition(x, k)",
+    "put": "use np.where", "itemset": "use np.where", "resize": "use np.resize(x, shape)", "setflags": "leave it out",
+}
+
+REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
+    np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any,
+}
+ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod}
+
+
+def unroll_count(trace: Trace, dim: Any, what: str) -> int:
+    """How often a loop over a size runs, which becomes a constant of the capture; raises above the limit."""
+    trace.check_open()
+    actual = trace.sizes.actual(trace.sizes.resolve(dim))
+    if actual > UNROLL_LIMIT:
+        raise CaptureError(f"a Python loop over {what} runs {actual} times; at most {UNROLL_LIMIT} iterations are unrolled",
+                           user_location(), "write it with whole-array operations (NumPy functions, broadcasting, np.sum, np.einsum)")
+    return trace.pin(Dim.of(dim))
+
+
+# --------------------------------------------------------------------------------------------------------- sizes
+def size_binary(exact: Callable[[Any, Any], Any], ufunc: Callable[..., Any]) -> tuple[Any, Any]:
+    """The two methods of a binary operator on sizes: sizes and ints give a size, anything else is traced arithmetic."""
+    def compute(trace: Trace, a: Any, b: Any) -> Any:
+        if all(isinstance(x, (SymInt, int)) and not isinstance(x, np.generic) for x in (a, b)):
+            return trace.integer(Dim.of(exact(as_dim(a), as_dim(b))))
+        return trace.operator(ufunc, a, b) if is_operand(a) and is_operand(b) else NotImplemented
+
+    return (lambda self, other: compute(self.trace, self, other)), (lambda self, other: compute(self.trace, other, self))
+
+
+def as_dim(x: Any) -> Dim:
+    return x.dim if isinstance(x, SymInt) else Dim.of(int(x))
+
+
+def size_comparison(relation: str, ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """A comparison of sizes is decided by their actual values and recorded as a guard."""
+    def method(self: SymInt, other: Any) -> Any:
+        self.trace.check_open()
+        if isinstance(other, (SymInt, int)) and not isinstance(other, np.generic):
+            return self.trace.sizes.compare(self.dim, relation, as_dim(other), user_location())
+        if isinstance(other, float):
+            return self.trace.sizes.compare(self.dim, *integer_relation(relation, other), user_location()) \
+                if math.isfinite(other) else COMPARISONS[relation](0, other)
+        return self.trace.operator(ufunc, self, other) if is_operand(other) else NotImplemented
+    return method
+
+
+FLOOR_DIVIDE = size_binary(operator.floordiv, np.floor_divide)
+REMAINDER = size_binary(operator.mod, np.remainder)
+
+
+def nonzero(divisor: Any) -> Any:
+    """A divisor; a size that is zero raises what Python raises."""
+    if isinstance(divisor, (SymInt, int)) and divisor == 0:
+        raise ZeroDivisionError("integer division or modulo by zero")
+    return divisor
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def integer_relation(relation: str, bound: float) -> tuple[str, int]:
+    """The relation between integers that means the same as `n relation bound`."""
+    if bound == int(bound):
+        return relation, int(bound)
+    if relation in ("<", "<="):
+        return "<=", math.floor(bound)
+    if relation in (">", ">="):
+        return ">=", math.ceil(bound)
+    return ("<", -2**62) if relation == "==" else (">=", -2**62)
+
+
+class SymInt:
+    """A size (an axis length or an integer argument) of the traced function: an int to the user, a Dim to the compiler."""
+
+    weak = True
+
+    def __init__(self, trace: Trace, dim: Dim) -> None:
+        self.trace, self.symbolic = trace, dim
+
+    @property
+    def dim(self) -> Dim:
+        """The size in terms of the symbols that are known to be different."""
+        return self.trace.sizes.resolve(self.symbolic)
+
+    __add__, __radd__ = size_binary(operator.add, np.add)
+    __sub__, __rsub__ = size_binary(operator.sub, np.subtract)
+    __mul__, __rmul__ = size_binary(operator.mul, np.multiply)
+    __lt__, __gt__ = size_comparison("<", np.less), size_comparison(">", np.greater)
+    __le__, __ge__ = size_comparison("<=", np.less_equal), size_comparison(">=", np.greater_equal)
+    __eq__ = size_comparison("==", np.equal)  # type: ignore[assignment]
+    __ne__ = size_comparison("!=", np.not_equal)  # type: ignore[assignment]
+
+    def __floordiv__(self, other: Any) -> Any:
+        return FLOOR_DIVIDE[0](self, nonzero(other))
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return FLOOR_DIVIDE[1](nonzero(self), other)
+
+    def __mod__(self, other: Any) -> Any:
+        return REMAINDER[0](self, nonzero(other))
+
+    def __rmod__(self, other: Any) -> Any:
+        return REMAINDER[1](nonzero(self), other)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __truediv__(self, other: Any) -> Any:
+        return self.trace.operator(np.true_divide, self, other) if is_operand(other) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self.trace.operator(np.true_divide, other, self) if is_operand(other) else NotImplemented
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int) and 0 <= other <= 4:
+            return self.trace.integer(math.prod([self.dim] * other, start=Dim.of(1)))
+        return self.trace.operator(np.power, self, other) if is_operand(other) else NotImplemented
+
+    def __rpow__(self, other: Any) -> Any:
+        return self.trace.operator(np.power, other, self) if is_operand(other) else NotImplemented
+
+    def __neg__(self) -> Any:
+        return self.trace.integer(-self.dim)
+
+    def __pos__(self) -> SymInt:
+        return self
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __bool__(self) -> bool:
+        return bool(self != 0)
+
+    def __round__(self, digits: int | None = None) -> SymInt:
+        return self
+
+    __trunc__ = __floor__ = __ceil__ = __round__
+
+    # Where Python needs the number itself, the size becomes a constant of the capture, with a guard.
+    def __index__(self) -> int:
+        self.trace.check_open()
+        return self.trace.pin(self.dim)
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+    def __format__(self, specification: str) -> str:
+        return format(int(self), specification)
+
+    def __repr__(self) -> str:
+        return f"<size {self.dim}>"
+
+    def bits(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        """Bit operations work on the number."""
+        return function(int(self), int(other)) if isinstance(other, (SymInt, int)) else NotImplemented
+
+    def __and__(self, other: Any) -> Any:
+        return self.bits(other, operator.and_)
+
+    def __or__(self, other: Any) -> Any:
+        return self.bits(other, operator.or_)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self.bits(other, operator.lshift)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self.bits(other, operator.rshift)
+
+    def bit_length(self) -> int:
+        return int(self).bit_length()
+
+    def is_integer(self) -> bool:
+        return True
+
+    real = property(lambda self: self)
+    imag = 0
+    shape: tuple[Any, ...] = ()
+    ndim = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        if method != "__call__" or keywords.get("out") is not None:
+            return getattr(ufunc, method)(*self.trace.pinned(inputs), **self.trace.pinned(keywords))
+        return self.trace.apply(ufunc, inputs, keywords)
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
+        return self.trace.apply(function, arguments, keywords)
+
+
+class TracedRange:
+    """`range` with traced bounds. Iterating unrolls it."""
+
+    def __init__(self, trace: Trace, start: Any, stop: Any, step: Any) -> None:
+        self.trace, self.start, self.stop, self.step = trace, start, stop, step
+
+    def __len__(self) -> int:
+        return len(self.pinned())
+
+    def pinned(self) -> builtins.range:
+        """The range of numbers that it is now, as constants."""
+        bounds = [self.trace.pin(as_dim(x)) for x in (self.start, self.stop, self.step)]
+        return builtins.range(*bounds)
+
+    def __iter__(self) -> Iterator[int]:
+        actual = builtins.range(*[self.trace.sizes.actual(as_dim(x)) for x in (self.start, self.stop, self.step)])
+        unroll_count(self.trace, len(actual), "a range of traced length")
+        return iter(self.pinned())
+
+    def __reversed__(self) -> Iterator[int]:
+        return reversed(list(self))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.pinned()[index]
+
+
+TRACED = (Tracer, SymInt, TracedRange)
+__all__ = ["SymInt", "Trace", "TracedRange", "Tracer", "current_trace", "user_location"]
