@@ -1,0 +1,1 @@
+"""Loops to readable Python source."""

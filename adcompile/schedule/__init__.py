@@ -1,0 +1,1 @@
+"""From the graph IR to loop nests."""

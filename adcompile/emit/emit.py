@@ -1,0 +1,266 @@
+"""From loops to the text of a Python module that needs numpy and numba alone."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..ir.core import Location
+from ..ir.dims import Dim
+from ..ir.loops import (
+    Accumulate,
+    Assign,
+    Expr,
+    Fill,
+    For,
+    If,
+    Load,
+    Number,
+    Program,
+    Raise,
+    Section,
+    SizeOf,
+    Statement,
+    Store,
+    Var,
+    While,
+    own_expressions,
+    subexpressions,
+    walk,
+)
+from ..ir.types import DType, Type
+
+LINE = 118                  # generated lines with their comments stay this short where possible
+FASTMATH_FLAGS = ("reassoc", "contract", "nsz")
+
+
+class Printer:
+    """Prints one program."""
+
+    def __init__(self, program: Program, fastmath: bool, header: str) -> None:
+        self.program, self.fastmath, self.header = program, fastmath, header
+        self.shown: set[tuple[str, int]] = set()
+        self.symbols = {symbol: name for symbol, name in program.sizes.items()}
+
+    def module(self) -> str:
+        """The whole module."""
+        parts = [self.docstring(), "import math\n\nimport numba as nb\nimport numpy as np\n", self.settings()]
+        parts += [support_source(f) for f in support_closure(self.program.support)]
+        parts += [self.kernel(), self.entry()]
+        text = "\n\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+        if "math." not in text.split("import math", 1)[1]:
+            text = text.replace("import math\n\n", "", 1)
+        return text
+
+    def docstring(self) -> str:
+        program = self.program
+        lines = [f'"""{program.interface.name}: {self.header}', ""]
+        width = max([len(name) for name, _ in program.parameters], default=0)
+        lines += [f"    {name:{width}}  {self.type_text(type)}" for name, type in program.parameters]
+        if program.function.guards:
+            lines += ["", "assumes " + ", ".join(f"{self.dim(g.left)} {g.relation} {self.dim(g.right)}" for g in program.function.guards)]
+        return "\n".join([*lines, '"""'])
+
+    def settings(self) -> str:
+        flags = "{" + ", ".join(f'"{flag}"' for flag in FASTMATH_FLAGS) + "}" if self.fastmath else "False"
+        lines = [f"FASTMATH = {flags}"]
+        for name, constant in self.program.constants:
+            array = np.frombuffer(constant.data, constant.dtype.numpy).reshape(constant.shape)
+            values = "[" + ", ".join(map(number_text, array.ravel().tolist())) + "]"
+            shape = "" if array.ndim == 1 else f".reshape({array.shape})"
+            lines.append(f"{name} = np.array({values}, dtype=np.{array.dtype.name}){shape}")
+        return "\n".join(lines)
+
+    def type_text(self, type: Type) -> str:
+        dims = "".join(f"{self.dim(d)}, " for d in type.dims)
+        return f"{type.dtype.value}[{dims[:-2]}]" if type.dims else type.dtype.value
+
+    # ------------------------------------------------------------------------------------------------ functions
+    def kernel(self) -> str:
+        program = self.program
+        arguments = ", ".join(name for name, _ in (*program.parameters, *program.gradients))
+        lines = ["@nb.njit(fastmath=FASTMATH, error_model=\"numpy\", nogil=True)", f"def {program.interface.kernel}({arguments}):"]
+        body = [*self.size_reads()]
+        rest = program.body
+        while rest and isinstance(rest[0], If) and isinstance(rest[0].body[0], Raise):
+            body += self.statement(rest[0], 0)
+            rest = rest[1:]
+        for buffer in program.buffers:
+            shape = ", ".join(self.dim(d) for d in buffer.type.dims)
+            shape = shape if len(buffer.type.dims) == 1 else f"({shape})"
+            dtype = "" if buffer.type.dtype is DType.f64 else f", dtype=np.{buffer.type.dtype.numpy.name}"
+            body.append(f"{buffer.name} = np.empty({shape}{dtype})")
+        body += [line for s in rest for line in self.statement(s, 0)]
+        if program.returns:
+            body.append("return " + ", ".join(self.expr(e) for e in program.returns))
+        return "\n".join(lines + ["    " + line if line else "" for line in body or ["pass"]])
+
+    def size_reads(self) -> Iterator[str]:
+        """`n, d = X.shape`, for the parameters that sizes in use come from."""
+        used = self.used_symbols()
+        for k, (name, type) in enumerate(self.program.parameters):
+            own: dict[int, str] = {size.axis: self.symbols[s] for s, size in self.program.function.sizes.items()
+                   if size.parameter == k and size.axis is not None and s in used}
+            if own and len(own) == len(type.dims):
+                yield f"{', '.join(own[a] for a in range(len(own)))}{',' * (len(own) == 1)} = {name}.shape".replace(", = ", " = ") \
+                    if len(own) > 1 else f"{own[0]} = {name}.shape[0]"
+            else:
+                for axis, size_name in sorted(own.items()):
+                    yield f"{size_name} = {name}.shape[{axis}]"
+
+    def used_symbols(self) -> set[str]:
+        dims = [x.dim for s in walk(self.program.body) for e in own_expressions(s) for x in subexpressions(e) if isinstance(x, SizeOf)]
+        dims += [x.dim for e in self.program.returns for x in subexpressions(e) if isinstance(x, SizeOf)]
+        dims += [d for b in self.program.buffers for d in b.type.dims]
+        return {symbol for d in dims for symbol in d.symbols}
+
+    def entry(self) -> str:
+        """The function that allocates the gradients and returns everything."""
+        program = self.program
+        arguments = ", ".join(name for name, _ in program.parameters)
+        lines = ["@nb.njit(fastmath=FASTMATH, error_model=\"numpy\", nogil=True)", f"def {program.interface.name}({arguments}):"]
+        parameters = program.interface.gradients
+        for (name, type), k in zip(program.gradients, parameters, strict=True):
+            source = program.parameters[k][0]
+            lines.append(f"    {name} = np.empty_like({source})" if type.dims else f"    {name} = np.empty((), dtype=np.{type.dtype.numpy.name})")
+        call = f"{program.interface.kernel}({', '.join(n for n, _ in (*program.parameters, *program.gradients))})"
+        results = [name if type.dims else f"{name}[()]" for name, type in program.gradients]
+        if len(program.returns) == 1:
+            lines.append(f"    value = {call}" if results else f"    return ({call},)")
+            results = ["value", *results] if results else []
+        elif program.returns:
+            values = [f"value_{k}" for k in range(len(program.returns))]
+            lines.append(f"    {', '.join(values)} = {call}")
+            results = values + results
+        else:
+            lines.append(f"    {call}")
+        if results:
+            lines.append(f"    return {', '.join(results)}{',' * (len(results) == 1)}")
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------------------------------------ statements
+    def statement(self, s: Statement, depth: int) -> list[str]:
+        """The lines of a statement."""
+        pad = "    " * depth
+        if isinstance(s, Section):
+            return [f"{pad}# {s.text}"]
+        if isinstance(s, For):
+            return [f"{pad}for {s.index} in range({self.expr(s.stop)}):", *self.block(s.body, depth + 1)]
+        if isinstance(s, While):
+            return [f"{pad}while {self.expr(s.condition)}:", *self.block(s.body, depth + 1)]
+        if isinstance(s, If):
+            orelse = [f"{pad}else:", *self.block(s.orelse, depth + 1)] if s.orelse else []
+            return [f"{pad}if {self.expr(s.condition)}:", *self.block(s.body, depth + 1), *orelse]
+        if isinstance(s, Raise):
+            return [f"{pad}raise {s.exception}({s.text!r})".replace("('", '("').replace("')", '")')]
+        return self.commented(pad + self.simple(s), getattr(s, "location", None), pad)
+
+    def block(self, body: tuple[Statement, ...], depth: int) -> list[str]:
+        return [line for s in body for line in self.statement(s, depth)] or ["    " * depth + "pass"]
+
+    def simple(self, s: Statement) -> str:
+        if isinstance(s, Assign):
+            return f"{s.name} = {self.expr(s.expr)}"
+        if isinstance(s, Store):
+            return f"{self.element(s.array, s.index)} = {self.expr(s.expr)}"
+        if isinstance(s, Fill):
+            return f"{s.array}[:] = {self.expr(s.expr)}"
+        assert isinstance(s, Accumulate)
+        target = s.target.name if isinstance(s.target, Var) else self.element(s.target.array, s.target.index)
+        value = self.expr(s.expr)
+        if s.operator in ("+", "-", "*"):
+            return f"{target} {s.operator}= {value}"
+        if s.operator in ("max", "min"):
+            sign = ">" if s.operator == "max" else "<"
+            return f"{target} = {value} if {atom(value)} {sign} {target} or {atom(value)} != {atom(value)} else {target}"
+        return f"{target} = {target} {s.operator} {atom(value)}"
+
+    def commented(self, line: str, location: Location | None, pad: str) -> list[str]:
+        """A line with the user's line behind it (or before it), the first time that line comes up."""
+        if location is None or (location.file, location.line) in self.shown or not location.source:
+            return [line]
+        self.shown.add((location.file, location.line))
+        comment = f"# {location.source}"
+        return [f"{line}  {comment}"] if len(line) + len(comment) + 2 <= LINE - 4 else [f"{pad}{comment}", line]
+
+    # ------------------------------------------------------------------------------------------------ expressions
+    def element(self, array: str, index: tuple[Expr, ...]) -> str:
+        return f"{array}[{', '.join(self.expr(i) for i in index)}]" if index else f"{array}[()]"
+
+    def expr(self, e: Expr) -> str:
+        """An expression with the fewest parentheses."""
+        text = self.full(e)
+        return ast.unparse(ast.parse(text, mode="eval").body) if "(" in text else text
+
+    def full(self, e: Expr) -> str:
+        """An expression with all its parentheses."""
+        if isinstance(e, Var):
+            return e.name
+        if isinstance(e, SizeOf):
+            return f"({self.dim(e.dim)})" if len(e.dim.terms) != 1 or not (e.dim.bare_symbol or e.dim.constant is not None) else self.dim(e.dim)
+        if isinstance(e, Number):
+            return typed_number(e)
+        if isinstance(e, Load):
+            return self.element(e.array, e.index)
+        return "(" + e.code.format(*map(self.full, e.operands)) + ")"
+
+    def dim(self, dim: Dim) -> str:
+        """A size in the kernel's names."""
+        return ast.unparse(ast.parse(str(dim.substitute(lambda s: Dim.symbol(self.symbols.get(s, s)))), mode="eval").body)
+
+
+def atom(text: str) -> str:
+    return text if text.isidentifier() or text.replace("[", "").replace("]", "").replace(", ", "").isidentifier() else f"({text})"
+
+
+def typed_number(x: Number) -> str:
+    """A literal of its dtype: plain for float64, int64 and bool, else through NumPy's constructor."""
+    text = number_text(x.value)
+    if x.dtype in (DType.f64, DType.i64, DType.bool, DType.c128):
+        return f"({text})" if text.startswith("-") else text
+    return f"np.{x.dtype.numpy.name}({text})"
+
+
+def number_text(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "math.nan" if math.isnan(value) else "math.inf" if value > 0 else "-math.inf"
+    return repr(value)
+
+
+def support_closure(functions: tuple[object, ...]) -> list[Any]:
+    """The support functions and those they call, each after what it calls."""
+    found: dict[str, Any] = {}
+
+    def add(function: Any) -> None:
+        if function.__name__ in found:
+            return
+        for name in function.__code__.co_names:
+            other = function.__globals__.get(name)
+            if inspect.isfunction(other):
+                add(other)
+        found[function.__name__] = function
+
+    for function in functions:
+        add(function)
+    return list(found.values())
+
+
+def support_source(function: Any) -> str:
+    """The source of a support function, without annotations, compiled as the kernel is."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    tree.returns, tree.decorator_list = None, []
+    for argument in tree.args.args:
+        argument.annotation = None
+    return "@nb.njit(error_model=\"numpy\", nogil=True)\n" + ast.unparse(tree)
+
+
+def emit(program: Program, *, fastmath: bool = True, header: str = "generated by adcompile") -> str:
+    """The module text of a program. `header` ends the first line of its docstring."""
+    return Printer(program, fastmath, header).module()

@@ -1,0 +1,574 @@
+"""From graph operations to statements over index axes.
+
+A `Statement` says: for all values of `axes`, combine the scalar `code(operands)` into `target[index]`. Structural ops
+never become statements: they are maps of the indices at which their operand is read (`Lowering.views`). Elementwise ops
+that cost little are `macro`s: they are computed again wherever they are read, so no array ever keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import UnsupportedOp
+from ..ir.analysis import live_operations, use_counts
+from ..ir.core import ArrayConstant, Function, Literal, Location, Operation, Value
+from ..ir.core import Operand as GraphOperand
+from ..ir.dims import Dim
+from ..ir.loops import Interface, SizeOf
+from ..ir.op import TABLE, Op
+from ..ir.types import DType, Type
+from .index import (
+    ONE,
+    ZERO,
+    Affine,
+    Axis,
+    Index,
+    IndexValue,
+    Lookup,
+    Operand,
+    Read,
+    affine,
+    lookups,
+    operand_axes,
+    split_flat,
+    substitute_operand,
+    weighted_sum,
+)
+
+MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
+REDUCTIONS = {"reduce_sum": "+", "reduce_prod": "*", "reduce_max": "max", "reduce_min": "min", "reduce_any": "or", "reduce_all": "and"}
+IndexMap = Callable[[tuple[Index, ...]], tuple[Index, ...]]
+
+
+@dataclass(eq=False)
+class Statement:
+    """One assignment or accumulation, over the index axes `axes`. `kind` is "=" or an accumulation operator."""
+
+    number: int
+    target: Value
+    index: tuple[Index, ...]
+    kind: str
+    code: str
+    operands: tuple[Operand, ...]
+    axes: tuple[Axis, ...]
+    cost: float
+    location: Location | None
+    forward: bool
+    running: bool = False                  # reads its operand in the middle of the loop that accumulates it
+    after: tuple[Statement, ...] = ()      # statements that must be complete before, though it does not read them
+
+
+@dataclass(eq=False)
+class Definition:
+    """How a value comes about: over which axes, by which statements; or, for a macro, by which expression."""
+
+    value: Value
+    axes: tuple[Axis, ...]
+    statements: list[Statement] = field(default_factory=list)
+    start: Literal | None = None           # what accumulations start from; None: every element is assigned
+    code: str = ""
+    operands: tuple[Operand, ...] = ()
+    is_macro: bool = False
+    cost: float = 0.0
+    heavy: frozenset[Value] = frozenset()  # the kept values of the same rank that a macro reads
+    location: Location | None = None
+
+
+class Lowering:
+    """The statements of a function."""
+
+    def __init__(self, function: Function, interface: Interface) -> None:
+        self.function, self.interface = function, interface
+        self.statements: list[Statement] = []
+        self.definitions: dict[Value, Definition] = {}
+        self.views: dict[Value, tuple[GraphOperand | Operand, IndexMap]] = {}
+        self.arrays: dict[Value, ArrayConstant] = {}
+        self.axis_count = 0
+        self.checks: list[tuple[Dim, str]] = []
+        self.support: dict[str, Any] = {}
+        self.location: Location | None = None
+        self.forward = True
+        self.uses = use_counts(function)
+        self.operations = live_operations(function.body.operations, function.results)
+        self.maker = {r: op for op in self.operations for r in op.results}
+        forward = live_operations(self.operations, function.results[:interface.returned])
+        self.forward_operations = set(map(id, forward))
+        self.parts: dict[Value, tuple[Value, str]] = {}       # an accumulation merged into another: (that one, sign)
+        self.merged: set[Value] = set()                       # inner sums of such merged accumulations
+        self.sums: dict[Value, list[tuple[GraphOperand, str]]] = {}   # such a sum: its terms that are not accumulations
+        self.outputs: list[Operand | Value] = []
+
+    def run(self) -> Lowering:
+        """Lower everything."""
+        self.results = {r for r in self.function.results if isinstance(r, Value)}
+        for op in reversed(self.operations):
+            if op.op in ("add", "sub", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
+                self.merge_sum(op)
+        for op in self.operations:
+            self.location, self.forward = op.location, id(op) in self.forward_operations
+            if not any(r in self.merged for r in op.results):
+                self.lower(op)
+        self.lower_results()
+        return self
+
+    # ------------------------------------------------------------------------------------------------ helpers
+    def axis(self, length: Dim) -> Axis:
+        self.axis_count += 1
+        return Axis(length, self.axis_count)
+
+    def axes_for(self, type: Type) -> tuple[Axis, ...]:
+        return tuple(self.axis(d) for d in type.dims)
+
+    def read(self, operand: GraphOperand | Operand, index: tuple[Index, ...] = ()) -> Operand:
+        """The operand at an index, seen through all views."""
+        while isinstance(operand, Value):
+            if operand not in self.views:
+                definition = self.definitions.get(operand)
+                if definition is not None and definition.is_macro and not definition.code:
+                    return substitute_operand(definition.operands[0], dict(zip(definition.axes, index, strict=True)))
+                return Read(operand, index)
+            operand, index_map = self.views[operand]
+            index = index_map(index)
+        return operand
+
+    def view(self, value: Value, of: GraphOperand | Operand, index_map: IndexMap) -> None:
+        self.views[value] = (of, index_map)
+
+    def statement(self, target: Value, index: tuple[Index, ...], kind: str, code: str, operands: tuple[Operand, ...],
+                  axes: tuple[Axis, ...], cost: float = 1.0, **fields: Any) -> Statement:
+        s = Statement(len(self.statements), target, index, kind, code, operands, axes, cost, self.location, self.forward, **fields)
+        self.statements.append(s)
+        self.definitions[target].statements.append(s)
+        return s
+
+    def define(self, value: Value, axes: tuple[Axis, ...] | None = None, start: Literal | None = None) -> Definition:
+        """The value's definition, made if this is its first statement."""
+        if value not in self.definitions:
+            own = self.axes_for(value.type) if axes is None else axes
+            self.definitions[value] = Definition(value, own, start=start, location=self.location)
+        return self.definitions[value]
+
+    def expand(self, operand: Operand) -> Iterator[Read]:
+        """The reads of kept values and parameters behind an operand: macros replaced by what they read, lookups included."""
+        if not isinstance(operand, Read):
+            if isinstance(operand, IndexValue):
+                for inner in lookups(operand.index):
+                    yield from self.expand(inner)
+            return
+        for index in operand.index:
+            for inner in lookups(index):
+                yield from self.expand(inner)
+        definition = self.definitions.get(operand.value)
+        if definition is None or not definition.is_macro:
+            yield operand
+            return
+        axes = dict(zip(definition.axes, operand.index, strict=True))
+        for inner in definition.operands:
+            yield from self.expand(substitute_operand(inner, axes))
+
+    def reads(self, s: Statement) -> list[Read]:
+        """All reads of a statement, those of its target's index included."""
+        found = [r for operand in s.operands for r in self.expand(operand)]
+        for index in s.index:
+            for inner in lookups(index):
+                found += self.expand(inner)
+        return found
+
+    # ------------------------------------------------------------------------------------------------ merged sums
+    def merge_sum(self, op: Operation) -> None:
+        """If a sum adds up several accumulations that nothing else reads, let them all accumulate into its own array."""
+        leaves: list[tuple[GraphOperand, str]] = []
+        inner: list[Value] = []
+        self.collect(op, "+", leaves, inner)
+        accumulated = [v for v, _ in leaves if self.accumulates(v, op.result)]
+        scattered = any(self.maker[v].op in ("pad", "scatter_add") for v in accumulated)
+        if not (scattered or len(accumulated) > 1) or not op.result.type.dims:
+            return
+        self.merged.update(inner)
+        self.parts.update({v: (op.result, sign) for v, sign in leaves if v in accumulated})
+        self.sums[op.result] = [(v, sign) for v, sign in leaves if v not in accumulated and not self.is_zero(v)]
+
+    def collect(self, op: Operation, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:
+        """The terms of a sum, with signs; `inner` gets the sums inside it."""
+        self.collect_operand(op.operands[0], sign, leaves, inner)
+        if op.op == "scatter_add":
+            leaves.append((op.result, sign))
+        else:
+            self.collect_operand(op.operands[1], sign if op.op == "add" else opposite(sign), leaves, inner)
+
+    def collect_operand(self, operand: GraphOperand, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:
+        made = self.maker.get(operand) if isinstance(operand, Value) else None
+        if made is None or self.uses[made.result] > 1 or made.op not in ("add", "sub", "neg", "scatter_add"):
+            leaves.append((operand, sign))
+            return
+        before = len(leaves), len(inner)
+        if made.op != "scatter_add":
+            inner.append(made.result)
+        if made.op == "neg":
+            self.collect_operand(made.operands[0], opposite(sign), leaves, inner)
+        else:
+            self.collect(made, sign, leaves, inner)
+        if not any(self.accumulates(v) for v, _ in leaves[before[0]:]):     # a plain expression: one term
+            leaves[before[0]:] = [(operand, sign)]
+            inner[before[1]:] = []
+
+    def accumulates(self, operand: GraphOperand, root: Value | None = None) -> bool:
+        """Whether this is made by adding into an array that nothing but the sum reads."""
+        op = self.maker.get(operand) if isinstance(operand, Value) else None
+        if op is None or self.uses[op.result] > 1 and op.result is not root:
+            return False
+        if op.op == "contract":
+            return not set(op.attributes["a_labels"] + op.attributes["b_labels"]) <= set(op.attributes["out_labels"])
+        return op.op in ("pad", "scatter_add") or op.op == "reduce_sum" and bool(op.attributes["axes"])
+
+    def is_zero(self, operand: GraphOperand) -> bool:
+        """Whether this is an array (or number) of zeros."""
+        op = self.maker.get(operand) if isinstance(operand, Value) else None
+        if isinstance(operand, Literal):
+            return not operand.value
+        return op is not None and op.op == "broadcast" and self.is_zero(op.operands[0])
+
+    def accumulate_into(self, value: Value) -> tuple[Value, str]:
+        """Where an accumulation goes and with which sign: into its own array, or into the sum it was merged into."""
+        target, sign = self.parts.get(value, (value, "+"))
+        if target is not value or target in self.sums:
+            self.begin_sum(target)
+        return target, sign
+
+    def begin_sum(self, value: Value) -> None:
+        if value not in self.definitions:
+            self.define(value, start=Literal(0.0 if value.type.dtype.is_float else 0, value.type.dtype))
+
+    # ------------------------------------------------------------------------------------------------ one operation
+    def lower(self, op: Operation) -> None:
+        """Lower one operation."""
+        method = getattr(self, f"lower_{op.op}", None)
+        row = TABLE[op.op]
+        if method is not None:
+            method(op)
+        elif op.op in REDUCTIONS:
+            self.lower_reduction(op)
+        elif row.code is not None:
+            self.lower_elementwise(op, row)
+        else:
+            raise UnsupportedOp(f"the operation {op.op!r} cannot be compiled", op.location)
+        if op.result in self.sums:
+            self.finish_sum(op)
+
+    def finish_sum(self, op: Operation) -> None:
+        """The terms of a merged sum that are not accumulations themselves."""
+        self.begin_sum(op.result)
+        definition = self.definitions[op.result]
+        for leaf, sign in self.sums[op.result]:
+            axes = self.axes_for(op.result.type)
+            self.statement(op.result, axes, sign, "{0}", (self.read(leaf, axes),), axes)
+        assert definition.statements
+
+    def lower_elementwise(self, op: Operation, row: Op) -> None:
+        if op.result in self.sums:
+            return
+        axes = self.axes_for(op.result.type)
+        operands = tuple(self.read(x, axes if x.type.dims else ()) for x in op.operands)
+        for function in row.support:
+            self.support[function.__name__] = function
+        self.elementwise(op.result, axes, elementwise_code(op, row), operands, row.cost)
+
+    def elementwise(self, result: Value, axes: tuple[Axis, ...], code: str, operands: tuple[Operand, ...], cost: float) -> None:
+        """Define a value by a scalar expression over those of its axes that the operands move with."""
+        used = {a for x in operands for a in operand_axes(x)}
+        value, kept = result, axes
+        if len(used) < len(axes):
+            kept = tuple(a for a in axes if a in used)
+            places = [k for k, a in enumerate(axes) if a in used]
+            value = Value(result.name, result.type.with_dims(tuple(result.type.dims[k] for k in places)))
+            self.view(result, value, lambda index: tuple(index[k] for k in places))
+        definition = self.define(value, kept)
+        definition.code, definition.operands = code, operands
+        definition.cost = cost
+        heavy: set[Value] = set()
+        for x in operands:
+            if isinstance(x, Read) and x.value in self.definitions:
+                inner = self.definitions[x.value]
+                definition.cost += inner.cost if inner.is_macro else 0.0
+                heavy |= inner.heavy if inner.is_macro else {x.value} if len(inner.axes) >= len(kept) else set()
+        definition.heavy = frozenset(heavy)
+        if kept and definition.cost <= MACRO_COST and len(heavy) <= 1 and value not in self.results:
+            definition.is_macro = True
+        else:
+            self.statement(value, kept, "=", code, operands, kept, cost)
+
+    # ------------------------------------------------------------------------------------------------ structural ops
+    def lower_broadcast(self, op: Operation) -> None:
+        axes = op.attributes["axes"]
+        self.view(op.result, op.operands[0], lambda index: tuple(index[a] for a in axes))
+
+    def lower_transpose(self, op: Operation) -> None:
+        permutation = op.attributes["permutation"]
+        places = [permutation.index(k) for k in range(len(permutation))]
+        self.view(op.result, op.operands[0], lambda index: tuple(index[p] for p in places))
+
+    def lower_slice(self, op: Operation) -> None:
+        starts, steps = op.attributes["starts"], op.attributes["steps"]
+        self.view(op.result, op.operands[0],
+                  lambda index: tuple(affine(i, Dim.of(step), Dim.of(start)) for i, start, step in zip(index, starts, steps, strict=True)))
+
+    def lower_stop_gradient(self, op: Operation) -> None:
+        self.view(op.result, op.operands[0], lambda index: index)
+
+    def lower_reshape(self, op: Operation) -> None:
+        groups = matching_groups(op.operands[0].type.dims, op.result.type.dims)
+        self.view(op.result, op.operands[0], lambda index: tuple(
+            i for old, new, at in groups for i in regroup(old, new, index[at:at + len(new)])))
+
+    def lower_iota(self, op: Operation) -> None:
+        (axis,) = axes = self.axes_for(op.result.type)
+        self.macro(op.result, axes, cast_code(op.result.type.dtype, DType.i64), (IndexValue(axis),))
+
+    def macro(self, value: Value, axes: tuple[Axis, ...], code: str, operands: tuple[Operand, ...]) -> None:
+        definition = self.define(value, axes)
+        definition.code, definition.operands, definition.is_macro = "" if code == "{0}" else code, operands, True
+
+    def lower_size(self, op: Operation) -> None:
+        self.view(op.result, SizeOf(op.attributes["dim"]), lambda index: index)
+
+    def lower_constant(self, op: Operation) -> None:
+        self.arrays[op.result] = op.attributes["value"]
+
+    def lower_pad(self, op: Operation) -> None:
+        target, sign = self.accumulate_into(op.result)
+        merged = target is not op.result
+        self.define(target, start=zero(op.result.type.dtype))
+        axes = self.axes_for(op.operands[0].type)
+        starts, steps = op.attributes["starts"], op.attributes["steps"]
+        index = tuple(affine(a, Dim.of(step), Dim.of(start)) for a, start, step in zip(axes, starts, steps, strict=True))
+        self.statement(target, index, sign if merged else "=", "{0}", (self.read(op.operands[0], axes),), axes)
+
+    def lower_concat(self, op: Operation) -> None:
+        along = op.attributes["axis"]
+        offset = ZERO
+        self.define(op.result)
+        for x in op.operands:
+            axes = self.axes_for(x.type)
+            index = tuple(affine(a, ONE, offset if k == along else ZERO) for k, a in enumerate(axes))
+            self.statement(op.result, index, "=", "{0}", (self.read(x, axes),), axes)
+            offset = offset + x.type.dims[along]
+
+    # ------------------------------------------------------------------------------------------------ indexing
+    def gathered_index(self, op: Operation, indices: tuple[GraphOperand, ...], rank: int, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        """The element of the indexed array behind an element of a gather's result (or a scatter's updates)."""
+        along = op.attributes["axes"]
+        lead = max((x.type.rank for x in indices), default=0)
+        rest = iter(index[lead:])
+        return tuple(self.lookup(indices[along.index(k)], index[:lead]) if k in along else next(rest) for k in range(rank))
+
+    def lookup(self, operand: GraphOperand, index: tuple[Index, ...]) -> Index:
+        read = self.read(operand, index if operand.type.dims else ())
+        if isinstance(read, SizeOf):
+            return Affine((), read.dim)
+        if isinstance(read, Literal):
+            return Affine((), Dim.of(int(read.value.real)))
+        return read.index if isinstance(read, IndexValue) else Lookup(read)
+
+    def lower_gather(self, op: Operation) -> None:
+        x, *indices = op.operands
+        self.view(op.result, x, lambda index: self.gathered_index(op, tuple(indices), x.type.rank, index))
+
+    def lower_scatter_add(self, op: Operation) -> None:
+        base, *indices, updates = op.operands
+        target, sign = self.accumulate_into(op.result)
+        self.scatter(op, target, sign, tuple(indices), updates, base.type.rank)
+
+    def lower_scatter_set(self, op: Operation) -> None:
+        base, *indices, updates = op.operands
+        self.define(op.result)
+        axes = self.axes_for(base.type)
+        first = self.statement(op.result, axes, "=", "{0}", (self.read(base, axes),), axes)
+        self.scatter(op, op.result, "=", tuple(indices), updates, base.type.rank, after=(first,))
+
+    def scatter(self, op: Operation, target: Value, kind: str, indices: tuple[GraphOperand, ...], updates: GraphOperand,
+                rank: int, **fields: Any) -> None:
+        axes = self.axes_for(updates.type)
+        index = self.gathered_index(op, indices, rank, axes)
+        self.statement(target, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes, **fields)
+
+    # ------------------------------------------------------------------------------------------------ reductions
+    def lower_reduction(self, op: Operation) -> None:
+        kind, x = REDUCTIONS[op.op], op.operands[0]
+        axes = self.axes_for(x.type)
+        index = tuple(a for k, a in enumerate(axes) if k not in op.attributes["axes"])
+        if kind in ("max", "min"):
+            self.checks += [(axes[k].length, f"zero-size array to reduction operation {kind}imum which has no identity")
+                            for k in op.attributes["axes"]]
+        self.reduce(op.result, kind, index, "{0}", (self.read(x, axes),), axes)
+
+    def reduce(self, value: Value, kind: str, index: tuple[Axis, ...], code: str, operands: tuple[Operand, ...], axes: tuple[Axis, ...]) -> None:
+        """Accumulate a scalar expression over the axes that are not in `index`."""
+        if len(index) == len(axes):
+            self.elementwise(value, axes, code, operands, 1.0)
+            return
+        target, sign = self.accumulate_into(value) if kind == "+" else (value, kind)
+        if target is value and target not in self.definitions:
+            used = {a for x in operands for a in operand_axes(x)}
+            kept = tuple(a for a in index if a in used)
+            places = [k for k, a in enumerate(index) if a in used]
+            if len(kept) < len(index):
+                target = Value(value.name, value.type.with_dims(tuple(value.type.dims[k] for k in places)))
+                self.view(value, target, lambda index: tuple(index[k] for k in places))
+            axes, index = tuple(a for a in axes if a in kept or a not in index), kept
+        self.define(target, start=start_of(sign, value.type.dtype))
+        self.statement(target, index, sign, code, operands, axes)
+
+    def lower_contract(self, op: Operation) -> None:
+        a, b = op.operands
+        labels = {name: d for x, key in ((a, "a_labels"), (b, "b_labels")) for name, d in zip(op.attributes[key], x.type.dims, strict=True)}
+        axes = {name: self.axis(d) for name, d in labels.items()}
+        operands = tuple(self.read(x, tuple(axes[name] for name in op.attributes[key])) for x, key in ((a, "a_labels"), (b, "b_labels")))
+        index = tuple(axes[name] for name in op.attributes["out_labels"])
+        code = "{0} and {1}" if op.result.type.dtype is DType.bool else "{0} * {1}"
+        kind = "or" if op.result.type.dtype is DType.bool else "+"
+        self.reduce(op.result, kind, index, code, operands, tuple(axes.values()))
+
+    def lower_argmax(self, op: Operation) -> None:
+        """The first place where the element is the largest (or NaN): a maximum, then a minimum over the places."""
+        x, along = op.operands[0], op.attributes["axis"]
+        kind = op.op.removeprefix("arg")
+        best = Value(f"{op.result.name}_{kind}", op.result.type.with_dtype(x.type.dtype))
+        axes = self.axes_for(x.type)
+        self.checks.append((axes[along].length, f"attempt to get {op.op} of an empty sequence"))
+        self.reduce(best, kind, tuple(a for k, a in enumerate(axes) if k != along), "{0}", (self.read(x, axes),), axes)
+        axes = self.axes_for(x.type)
+        index = tuple(a for k, a in enumerate(axes) if k != along)
+        operands = (IndexValue(axes[along]), self.read(x, axes), self.read(best, index), SizeOf(axes[along].length))
+        self.reduce(op.result, "min", index, "{0} if {1} == {2} or {1} != {1} else {3}", operands, axes)
+
+    lower_argmin = lower_argmax
+
+    def lower_cumsum(self, op: Operation) -> None:
+        """A running accumulation, and a copy of where it has got to after each step."""
+        x, along, kind = op.operands[0], op.attributes["axis"], "*" if op.op == "cumprod" else "+"
+        axes = self.axes_for(x.type)
+        running = Value(f"{op.result.name}_sofar", op.result.type.with_dims(tuple(d for k, d in enumerate(op.result.type.dims) if k != along)))
+        steps = Value(op.result.name, op.result.type)
+
+        def flip(index: tuple[Index, ...]) -> tuple[Index, ...]:
+            if not op.attributes.get("reverse"):
+                return index
+            return tuple(affine(i, Dim.of(-1), axes[k].length - 1) if k == along else i for k, i in enumerate(index))
+
+        index = tuple(a for k, a in enumerate(axes) if k != along)
+        self.define(running, start=start_of(kind, x.type.dtype))
+        self.statement(running, index, kind, "{0}", (self.read(x, flip(axes)),), axes)
+        self.define(steps, axes)
+        self.statement(steps, axes, "=", "{0}", (Read(running, index),), axes, running=True)
+        self.view(op.result, steps, flip)
+
+    lower_cumprod = lower_cumsum
+
+    # ------------------------------------------------------------------------------------------------ results
+    def lower_results(self) -> None:
+        """Give every array result an array of its own: where it is a view, a parameter or a result already, a copy."""
+        taken: set[Value] = set()
+        for k, result in enumerate(self.function.results):
+            self.location, self.forward = None, k < self.interface.returned
+            if not result.type.dims:
+                self.outputs.append(self.read(result))      # type: ignore[arg-type]
+                continue
+            assert isinstance(result, Value)
+            definition = self.definitions.get(result)
+            if result in taken or definition is None or definition.is_macro or result in self.views:
+                copy = Value(result.name, result.type)
+                axes = self.axes_for(result.type)
+                self.define(copy, axes)
+                self.statement(copy, axes, "=", "{0}", (self.read(result, axes),), axes)
+                result = copy
+            taken.add(result)
+            self.outputs.append(result)
+
+
+def opposite(sign: str) -> str:
+    return "-" if sign == "+" else "+"
+
+
+def zero(dtype: DType) -> Literal:
+    return start_of("+", dtype)
+
+
+def start_of(kind: str, dtype: DType) -> Literal:
+    """What an accumulation starts from."""
+    if kind in ("or", "and"):
+        return Literal(kind == "and", DType.bool)
+    if kind in ("max", "min"):
+        if dtype is DType.bool:
+            return Literal(kind == "min", dtype)
+        if dtype.is_float:
+            return Literal(float("-inf") if kind == "max" else float("inf"), dtype)
+        unsigned, bits = dtype.value.startswith("u"), int(dtype.value.lstrip("uint"))
+        low, high = (0, 2 ** bits - 1) if unsigned else (-2 ** (bits - 1), 2 ** (bits - 1) - 1)
+        return Literal(low if kind == "max" else high, dtype)
+    one = kind == "*"
+    if dtype.is_complex:
+        return Literal(complex(one), dtype)
+    return Literal(float(one) if dtype.is_float else int(one), dtype)
+
+
+def elementwise_code(op: Operation, row: Op) -> str:
+    """The scalar expression of a row, with its attributes filled in."""
+    assert row.code is not None
+    if op.op == "cast":
+        return cast_code(op.attributes["dtype"], op.operands[0].type.dtype)
+    dtype = op.result.type.dtype
+    if dtype.is_integer and dtype not in (DType.i64, DType.u64):
+        return f"np.{dtype.value}({row.code})"                 # numba widens narrow integers to 64 bits
+    return row.code
+
+
+def cast_code(to: DType, source: DType) -> str:
+    """A conversion between element types."""
+    if to is source:
+        return "{0}"
+    if to is DType.bool:
+        return "{0} != 0"
+    if source is DType.bool and to is DType.f64:
+        return "1.0 if {0} else 0.0"
+    if source is DType.bool and to is DType.i64:
+        return "1 if {0} else 0"
+    return {DType.f64: "float({0})", DType.i64: "int({0})"}.get(to, f"np.{to.value}({{0}})")
+
+
+def matching_groups(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[tuple[tuple[Dim, ...], tuple[Dim, ...], int]]:
+    """Split a reshape into the smallest groups of consecutive axes with equal products: (old dims, new dims, first new axis)."""
+    groups = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        cuts = sorted(((p, q) for p in range(i, len(old) + 1) for q in range(j, len(new) + 1) if p + q > i + j), key=sum)
+        p, q = next((c for c in cuts if product(old[i:c[0]]) == product(new[j:c[1]])), (len(old), len(new)))
+        groups.append((old[i:p], new[j:q], j))
+        i, j = p, q
+    return groups
+
+
+def product(dims: tuple[Dim, ...]) -> Dim:
+    """The number of elements."""
+    total = ONE
+    for d in dims:
+        total = total * d
+    return total
+
+
+def regroup(old: tuple[Dim, ...], new: tuple[Dim, ...], index: tuple[Index, ...]) -> tuple[Index, ...]:
+    """The indices into the old axes of a group for indices into the new ones."""
+    if old == new:
+        return index
+    parts: list[tuple[Index, Dim]] = []
+    weight = ONE
+    for i, d in reversed(list(zip(index, new, strict=True))):
+        parts.append((i, weight))
+        weight = weight * d
+    flat = weighted_sum([(i, w) for (i, w), d in zip(parts, reversed(new), strict=True) if d != ONE])
+    out: list[Index] = []
+    for d in reversed(old[1:]):
+        flat, rest = split_flat(flat, d)
+        out.append(rest)
+    return (*([flat] if old else []), *reversed(out))

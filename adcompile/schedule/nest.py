@@ -1,0 +1,167 @@
+"""The rule that groups statements into loops.
+
+At each level, all statements share the loops that are open. Take the axis that covers most of the remaining work in the
+fewest passes without striding through memory. Give every statement a *stage* along it: what reads a value that is complete
+only after the axis has been run over (reduced over it, or read elsewhere along it) comes in a later stage, everything else
+joins the earliest stage its operands allow, and statements without the axis sit between stages. One loop per stage, and the
+same rule inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from .axes import aligned_axes
+from .index import Axis, axes_of
+from .lower import Lowering, Statement
+
+TYPICAL_LENGTH = 30.0               # what an unknown length counts in comparisons of work
+STRIDE_PENALTY = 10.0               # how much worse a pass is whose inner accesses stride through memory
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A statement in its place."""
+
+    statement: Statement
+
+
+@dataclass(eq=False)
+class Loop:
+    """A loop over an axis."""
+
+    axis: Axis
+    body: list[Node]
+
+
+Node = Union[Leaf, Loop]
+
+
+class Nest:
+    """Builds the loop nest of a lowered function."""
+
+    def __init__(self, lowering: Lowering) -> None:
+        self.lowering = lowering
+        self.dependencies = {s: self.find_dependencies(s) for s in lowering.statements}
+        self.accesses = {s: self.find_accesses(s) for s in lowering.statements}
+
+    def build(self) -> list[Node]:
+        """The whole nest."""
+        return self.level(self.lowering.statements, frozenset())
+
+    def find_dependencies(self, s: Statement) -> list[tuple[Statement, frozenset[Axis]]]:
+        """The statements that must run before, each with the axes along which the same iteration is enough."""
+        found: list[tuple[Statement, frozenset[Axis]]] = []
+        for read in self.lowering.reads(s):
+            definition = self.lowering.definitions.get(read.value)
+            if definition is None:
+                continue
+            lined_up = aligned_axes(read, definition.axes, s)
+            for maker in definition.statements:
+                found.append((maker, frozenset(maker.axes) if s.running else lined_up & self.written_aligned(maker)))
+        found += [(first, self.written_aligned(s) & self.written_aligned(first)) for first in s.after]
+        return found
+
+    def written_aligned(self, s: Statement) -> frozenset[Axis]:
+        """The axes along which each iteration of a statement writes its own element and no other."""
+        own = self.lowering.definitions[s.target].axes
+        return frozenset(a for a, i in zip(own, s.index, strict=True) if a is i)
+
+    def find_accesses(self, s: Statement) -> list[list[set[Axis]]]:
+        """Per array that lies in memory in a given order: the axes in each of its indices."""
+        found = [[set(axes_of(i)) for i in read.index] for read in self.lowering.reads(s)
+                 if read.value not in self.lowering.definitions]
+        if s.target in self.lowering.outputs:
+            found.append([set(axes_of(i)) for i in s.index])
+        return found
+
+    # ------------------------------------------------------------------------------------------------ one level
+    def level(self, statements: list[Statement], opened: frozenset[Axis]) -> list[Node]:
+        candidates = {a for s in statements for a in s.axes} - opened
+        if not candidates:
+            return [Leaf(s) for s in statements]
+        axis = max(sorted(candidates, key=lambda a: a.number), key=lambda a: self.merit(a, statements, opened))
+        stages = self.stages(axis, statements)
+        nodes: list[Node] = []
+        for stage in sorted(set(stages.values())):
+            group = [s for s in statements if stages[s] == stage]
+            plain = [s for s in group if axis not in s.axes]
+            looped = [s for s in group if axis in s.axes]
+            nodes += self.level(plain, opened) if plain else []
+            if looped:
+                nodes.append(Loop(axis, self.level(looped, opened | {axis})))
+        return nodes
+
+    def stages(self, axis: Axis, statements: list[Statement]) -> dict[Statement, float]:
+        """Whole numbers are passes along the axis; halves lie between them."""
+        stages: dict[Statement, float] = {}
+        for s in statements:
+            stage = 0.0
+            for maker, lined_up in self.dependencies[s]:
+                if maker in stages:
+                    barrier = axis in maker.axes and axis not in lined_up
+                    stage = max(stage, stages[maker] + 0.5 if barrier else stages[maker])
+            stages[s] = stage + 0.5 if axis in s.axes and stage % 1 else stage
+        self.sink(axis, statements, stages)
+        return stages
+
+    def sink(self, axis: Axis, statements: list[Statement], stages: dict[Statement, float]) -> None:
+        """Move statements to the stage of their first reader where that keeps nothing alive longer."""
+        readers: dict[Statement, list[tuple[Statement, bool]]] = {s: [] for s in statements}
+        for s in statements:
+            for maker, lined_up in self.dependencies[s]:
+                if maker in readers:
+                    readers[maker].append((s, axis in maker.axes and axis not in lined_up))
+
+        def can_sink(s: Statement, to: float, reader: Statement | None) -> bool:
+            """Whether the statement, and what it reads along the axis, can all move: nothing else reads them before."""
+            if s.running or any(stages[r] - 0.5 * barrier < to for r, barrier in readers[s] if r is not reader):
+                return False
+            return all(can_sink(maker, to, s) for maker, _ in self.dependencies[s]
+                       if maker in stages and stages[maker] < to and axis in maker.axes)
+
+        for s in reversed(statements):
+            if not readers[s] or not s.axes:
+                continue
+            latest = min(stages[r] - 0.5 * barrier for r, barrier in readers[s])
+            if axis in s.axes:
+                latest -= latest % 1
+            if latest > stages[s] and (axis not in s.axes or can_sink(s, latest, None)):
+                stages[s] = latest
+
+    # ------------------------------------------------------------------------------------------------ order of axes
+    def work(self, s: Statement, opened: frozenset[Axis]) -> float:
+        total = s.cost
+        for axis in s.axes:
+            if axis not in opened:
+                total *= axis.length.constant if axis.length.constant is not None else TYPICAL_LENGTH
+        return total
+
+    def merit(self, axis: Axis, statements: list[Statement], opened: frozenset[Axis]) -> float:
+        """The work under a loop over the axis, a pass of it, with a penalty for strides."""
+        looped = [s for s in statements if axis in s.axes]
+        work = sum(self.work(s, opened) for s in looped)
+        strided = sum(self.work(s, opened) for s in looped if self.strides(s, axis, opened))
+        stages = self.stages(axis, statements)
+        passes = len({stages[s] for s in looped})
+        return work / passes / (1.0 + STRIDE_PENALTY * strided / max(work, 1e-300))
+
+    def strides(self, s: Statement, axis: Axis, opened: frozenset[Axis]) -> bool:
+        """Whether, with this loop outside, a loop inside it would step through memory by more than one element."""
+        closed = set(s.axes) - opened - {axis}
+        for access in self.accesses[s]:
+            for k, axes in enumerate(access):
+                if axis in axes and any(before & closed for before in access[:k]):
+                    return True
+        return False
+
+
+def leaves(nodes: list[Node], path: tuple[Loop, ...] = ()) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:
+    """All leaves in order, with the loops around them."""
+    for node in nodes:
+        if isinstance(node, Leaf):
+            yield node, path
+        else:
+            yield from leaves(node.body, (*path, node))

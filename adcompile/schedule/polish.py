@@ -1,0 +1,205 @@
+"""Last touches on a loop program: temporaries folded into their only reader, loads that do not move taken out of loops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..ir.loops import (
+    Accumulate,
+    Apply,
+    Assign,
+    Expr,
+    Fill,
+    For,
+    If,
+    Load,
+    Number,
+    SizeOf,
+    Statement,
+    Store,
+    Var,
+    While,
+    assigned_names,
+    bodies,
+    expr_text,
+    own_expressions,
+    subexpressions,
+    walk,
+    written_arrays,
+)
+
+LONGEST = 80                # characters of an expression that a temporary may be folded into
+
+
+def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
+    """The program with needless temporaries gone and invariant loads in locals."""
+    reads = count_reads(body, returns)
+    writes = Counter(s.name for s in walk(body) if isinstance(s, Assign))
+    updated = {s.target.name for s in walk(body) if isinstance(s, Accumulate) and isinstance(s.target, Var)}
+    once = {name for name, n in writes.items() if n == 1 and name not in updated}
+    body = inline(body, reads, once)
+    body = hoist(body)
+    return shorten_names(body, returns)
+
+
+def count_reads(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> Counter[str]:
+    """How often each local is read."""
+    expressions = [e for s in walk(body) for e in own_expressions(s)] + list(returns)
+    return Counter(x.name for e in expressions for x in subexpressions(e) if isinstance(x, Var))
+
+
+# ------------------------------------------------------------------------------------------------ rewriting
+def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with `change` applied to every node, from the leaves up."""
+    if isinstance(expr, Load):
+        expr = Load(expr.array, tuple(map_expr(i, change) for i in expr.index))
+    elif isinstance(expr, Apply):
+        expr = Apply(expr.code, tuple(map_expr(x, change) for x in expr.operands))
+    return change(expr)
+
+
+def map_statement(s: Statement, change: Callable[[Expr], Expr], inside: bool = True) -> Statement:
+    """The statement with its expressions changed; with `inside`, those of the statements in it too."""
+    if isinstance(s, (Assign, Fill)):
+        return replace(s, expr=map_expr(s.expr, change))
+    if isinstance(s, Store):
+        return replace(s, index=tuple(map_expr(i, change) for i in s.index), expr=map_expr(s.expr, change))
+    if isinstance(s, Accumulate):
+        target = s.target
+        if isinstance(target, Load):
+            target = Load(target.array, tuple(map_expr(i, change) for i in target.index))
+        return replace(s, target=target, expr=map_expr(s.expr, change))
+    if isinstance(s, (For, While, If)):
+        return rebuild(s, tuple(tuple(map_statement(x, change) for x in b) if inside else b for b in bodies(s)), change)
+    return s
+
+
+def rebuild(s: For | While | If, parts: tuple[tuple[Statement, ...], ...], change: Callable[[Expr], Expr] = lambda e: e) -> Statement:
+    """A compound statement with other bodies."""
+    if isinstance(s, For):
+        return For(s.index, map_expr(s.stop, change), parts[0])
+    if isinstance(s, While):
+        return While(map_expr(s.condition, change), parts[0])
+    return If(map_expr(s.condition, change), parts[0], parts[1])
+
+
+# ------------------------------------------------------------------------------------------------ temporaries
+def inline(body: tuple[Statement, ...], reads: Counter[str], once: set[str]) -> tuple[Statement, ...]:
+    """Fold temporaries that one later statement of the same list reads once into that statement."""
+    statements = [rebuild(s, tuple(inline(b, reads, once) for b in bodies(s))) if isinstance(s, (For, While, If)) else s for s in body]
+    at = 0
+    while at < len(statements):
+        s = statements[at]
+        if isinstance(s, Assign) and s.name in once:
+            if reads[s.name] == 0:
+                del statements[at]
+                continue
+            if fold(statements, at, s, reads):
+                del statements[at]
+                continue
+        at += 1
+    return tuple(statements)
+
+
+def fold(statements: list[Statement], at: int, s: Assign, reads: Counter[str]) -> bool:
+    """Fold the temporary at this place into its reader, if it may be."""
+    if isinstance(s.expr, (Number, SizeOf)):
+        for k in range(at + 1, len(statements)):
+            statements[k] = substituted(statements[k], s, inside=True)
+        return not s.keep
+    if reads[s.name] != 1:
+        return False
+    for k in range(at + 1, len(statements)):
+        reader = statements[k]
+        if any(x == Var(s.name) for e in own_expressions(reader) for x in subexpressions(e)):
+            whole = isinstance(reader, (Store, Assign)) and reader.expr == Var(s.name)
+            if isinstance(reader, For) or s.keep and not whole:
+                return False
+            folded = substituted(reader, s, inside=False)
+            if not whole and max(len(expr_text(e)) for e in own_expressions(folded)) > LONGEST:
+                return False
+            statements[k] = folded if getattr(folded, "location", s.location) else replace(folded, location=s.location)   # type: ignore[call-arg]
+            return True
+        if isinstance(reader, (For, While, If)) or conflicts(reader, s.expr):
+            return False
+    return False
+
+
+def substituted(statement: Statement, s: Assign, inside: bool) -> Statement:
+    return map_statement(statement, lambda e: s.expr if e == Var(s.name) else e, inside)
+
+
+def conflicts(statement: Statement, expr: Expr) -> bool:
+    """Whether the statement changes something the expression reads."""
+    arrays, names = written_arrays((statement,)), assigned_names((statement,))
+    return any(isinstance(x, Load) and x.array in arrays or isinstance(x, Var) and x.name in names for x in subexpressions(expr))
+
+
+# ------------------------------------------------------------------------------------------------ invariant loads
+def hoist(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Before every innermost loop that writes arrays, load what does not move with it: the compiler must assume that the
+    writes could change it, and would neither keep it in a register nor vectorise."""
+    result: list[Statement] = []
+    for s in body:
+        if isinstance(s, For) and not any(isinstance(x, (For, While)) for x in s.body) and written_arrays(s.body):
+            result += hoisted(s)
+        elif isinstance(s, (For, While, If)):
+            result.append(rebuild(s, tuple(hoist(b) for b in bodies(s))))
+        else:
+            result.append(s)
+    return tuple(result)
+
+
+def hoisted(loop: For) -> list[Statement]:
+    written, moving = written_arrays((loop,)), assigned_names((loop,))
+    names: dict[Load, str] = {}
+    for s in loop.body:
+        for e in own_expressions(s):
+            for x in subexpressions(e):
+                if isinstance(x, Load) and x.array not in written and x.index and \
+                        not any(isinstance(v, Var) and v.name in moving for v in subexpressions(x)):
+                    letters = "".join(v.name for i in x.index for v in subexpressions(i) if isinstance(v, Var)) or "0"
+                    names.setdefault(x, f"{x.array}_{letters}")
+    if len(set(names.values())) < len(names):
+        names = {x: f"{name}_{k}" for k, (x, name) in enumerate(names.items())}
+    local = {x: Var(f"{name}_") for x, name in names.items()}
+    body = tuple(map_statement(s, lambda e: local.get(e, e)) for s in loop.body)     # type: ignore[arg-type,call-overload]
+    return [*(Assign(v.name, x) for x, v in local.items()), For(loop.index, loop.stop, body)]
+
+
+# ------------------------------------------------------------------------------------------------ names
+def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
+    """Take numbers and trailing underscores off names where the short form is free."""
+    locals_ = assigned_names(body)
+    arrays = {x.array for s in walk(body) for e in own_expressions(s) for x in subexpressions(e) if isinstance(x, Load)} | written_arrays(body)
+    everything = locals_ | arrays | {x.name for e in returns for x in subexpressions(e) if isinstance(x, Var)}
+    everything |= set(count_reads(body, returns))
+    new: dict[str, str] = {}
+    for name in sorted(locals_):
+        short = name.rstrip("_") if name.endswith("_") else name
+        stem = name.rstrip("0123456789").removesuffix("_")
+        for wish in ([short] if name.endswith("_") else [stem] if name[-1].isdigit() and "_" in name else []):
+            if wish and wish not in everything and wish.isidentifier():
+                new[name] = wish
+                everything.add(wish)
+    if not new:
+        return body, returns
+
+    def change(e: Expr) -> Expr:
+        return Var(new.get(e.name, e.name)) if isinstance(e, Var) else e
+
+    return tuple(renamed(s, new, change) for s in body), tuple(map_expr(e, change) for e in returns)
+
+
+def renamed(s: Statement, new: dict[str, str], change: Callable[[Expr], Expr]) -> Statement:
+    """The statement with locals renamed, where they are set too."""
+    if isinstance(s, (For, While, If)):
+        return rebuild(s, tuple(tuple(renamed(x, new, change) for x in b) for b in bodies(s)), change)
+    s = map_statement(s, change)
+    if isinstance(s, Assign):
+        return replace(s, name=new.get(s.name, s.name))
+    if isinstance(s, Accumulate) and isinstance(s.target, Var):
+        return replace(s, target=Var(new.get(s.target.name, s.target.name)))
+    return s

@@ -1,0 +1,486 @@
+"""From the loop nest to a loop program: what is kept where, what is a local scalar, and the statements in their order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from ..ir.analysis import all_values
+from ..ir.core import Function, Literal, Value
+from ..ir.loops import (
+    Accumulate,
+    Apply,
+    Assign,
+    Buffer,
+    Expr,
+    Fill,
+    For,
+    If,
+    Interface,
+    Load,
+    Number,
+    Program,
+    Raise,
+    Section,
+    SizeOf,
+    Store,
+    Var,
+)
+from ..ir.loops import Statement as LoopStatement
+from ..ir.types import DType, Type
+from .axes import AxisClasses
+from .index import ONE, Affine, Axis, Index, IndexValue, Lookup, Operand, Quotient, Read, axes_of, operand_axes, substitute_operand
+from .lower import Definition, Lowering, Statement, start_of
+from .names import LOOP_NAMES, SIZE_NAMES, Names
+from .nest import Leaf, Loop, Nest, Node, leaves
+from .polish import polish
+
+
+@dataclass(eq=False)
+class Frame:
+    """A statement list that is being written: the function's body, or that of an open loop."""
+
+    axis: Axis | None
+    out: list[LoopStatement] = field(default_factory=list)
+    macros: dict[tuple[Value, tuple[Index, ...]], Expr] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Storage:
+    """Where a value lives. `cut` loops around it are shared by everything that makes it: inside those it is complete.
+    With nothing of it to store in between (`gathered` empty) it is a local scalar there."""
+
+    definition: Definition
+    path: tuple[Loop, ...]                  # the `cut` loops
+    gathered: tuple[Axis, ...]              # the axes it must be stored over while it is being made
+    kept: tuple[Axis, ...]                  # the axes it is stored over in all
+    array: str = ""
+    local: str = ""
+    accumulator: str = ""
+    made_in: tuple[Frame, ...] = ()         # the open frames when it was complete
+
+
+class Writer:
+    """Writes the program of one function."""
+
+    def __init__(self, function: Function, interface: Interface) -> None:
+        self.function, self.interface = function, interface
+        self.lowering = Lowering(function, interface).run()
+        AxisClasses(self.lowering).run()
+        self.nest = Nest(self.lowering)
+        self.nodes = self.nest.build()
+        self.paths: dict[Statement, tuple[Loop, ...]] = {}
+        self.leaf_of: dict[Statement, Leaf] = {}
+        for leaf, path in leaves(self.nodes):
+            self.paths[leaf.statement], self.leaf_of[leaf.statement] = path, leaf
+        self.name_parameters()
+        self.before: dict[Node, list[Storage]] = defaultdict(list)
+        self.behind: dict[Node, list[Storage]] = defaultdict(list)
+        self.partial_before: dict[Node, list[tuple[Statement, str]]] = defaultdict(list)
+        self.partial_behind: dict[Node, list[tuple[Statement, str]]] = defaultdict(list)
+        self.partials: dict[Statement, str] = {}
+        self.buffers: list[Buffer] = []
+        self.storage: dict[Value, Storage] = {}
+        self.loop_names: dict[Axis, str] = {}
+        self.frames: list[Frame] = [Frame(None)]
+
+    def run(self) -> Program:
+        """The finished program."""
+        self.name_loops(self.nodes)
+        self.place_values()
+        self.frames[0].out += self.checks()
+        self.write(self.nodes)
+        gradients = self.lowering.outputs[self.interface.returned:]
+        for (name, type), output in zip(self.gradients, gradients, strict=True):
+            if not type.dims:
+                self.out(Store(name, (), self.operand(output)))       # type: ignore[arg-type]
+        returns = tuple(Var(self.storage[o].array) if isinstance(o, Value) else self.operand(o)
+                        for o in self.lowering.outputs[:self.interface.returned])
+        body, returns = polish(tuple(self.frames[0].out), returns)
+        return Program(self.interface, self.function, self.parameters, self.gradients, self.sizes, tuple(self.buffers),
+                       tuple((self.arrays[v], c) for v, c in self.lowering.arrays.items()), body, returns,
+                       tuple(self.lowering.support.values()))
+
+    # ------------------------------------------------------------------------------------------------ names
+    def name_parameters(self) -> None:
+        """Names of parameters, gradient buffers, sizes and constant arrays."""
+        parameters = self.function.params
+        self.names = Names([self.interface.name, self.interface.kernel, *self.lowering.support])
+        given = {v: self.names.fresh(v.name) for v in parameters}
+        self.parameters = tuple((given[v], v.type) for v in parameters)
+        self.gradients = tuple((self.names.fresh(f"{parameters[k].name}_bar"), parameters[k].type) for k in self.interface.gradients)
+        used = {v.name for v in all_values(self.function)}
+        self.sizes: dict[str, str] = {}
+        wishes = [s for s in SIZE_NAMES if s not in used]
+        for symbol in self.size_symbols():
+            size = self.function.sizes[symbol]
+            if size.axis is None:
+                self.sizes[symbol] = self.parameters[size.parameter][0]
+            else:
+                self.sizes[symbol] = self.names.first_free([*wishes, "size"])
+        self.arrays = {v: self.names.fresh(v.name) for v in self.lowering.arrays}
+        self.scalars = dict(given)
+
+    def size_symbols(self) -> list[str]:
+        """All size symbols; that of the outermost loop first, so that it gets the first name."""
+        first = [s for node in self.nodes if isinstance(node, Loop) for s in sorted(node.axis.length.symbols)]
+        return list(dict.fromkeys([s for s in first if s in self.function.sizes] + list(self.function.sizes)))
+
+    def name_loops(self, nodes: list[Node]) -> None:
+        """One name per axis, in the order in which loops open."""
+        used = {v.name for v in all_values(self.function)}
+        for node in nodes:
+            if isinstance(node, Loop):
+                if node.axis not in self.loop_names:
+                    self.loop_names[node.axis] = self.names.first_free([*(n for n in LOOP_NAMES if n not in used), "index"])
+                self.name_loops(node.body)
+
+    # ------------------------------------------------------------------------------------------------ storage
+    def place_values(self) -> None:
+        """Decide for every value where it lives."""
+        readers: dict[Value, list[tuple[Statement, Read]]] = defaultdict(list)
+        for s in self.lowering.statements:
+            for read in self.lowering.reads(s):
+                readers[read.value].append((s, read))
+        for definition in self.lowering.definitions.values():
+            if definition.statements:
+                self.storage[definition.value] = self.place(definition, readers[definition.value])
+        self.share_arrays(readers)
+        for storage in self.storage.values():
+            self.name_storage(storage)
+        for storage in self.storage.values():
+            self.place_partials(storage)
+
+    def place(self, definition: Definition, readers: list[tuple[Statement, Read]]) -> Storage:
+        paths = [self.paths[s] for s in definition.statements]
+        aligned = frozenset.intersection(*[self.nest.written_aligned(s) for s in definition.statements])
+        shared = common_prefix(paths)
+        cut = next((k for k, loop in enumerate(shared) if loop.axis not in aligned), len(shared))
+        path = shared[:cut]
+        inside = {loop.axis for loop in path}
+        gathered = tuple(a for a in definition.axes if a not in inside)
+        kept = set(gathered)
+        for reader, read in readers:
+            running = reader.running
+            open_to_both = {loop.axis for loop in common_prefix([path, self.paths[reader]])}
+            kept |= {a for a, i in zip(definition.axes, read.index, strict=True) if not running and (a is not i or a not in open_to_both)}
+        if definition.value in self.lowering.outputs:
+            order = definition.axes
+        else:
+            depth = {loop.axis: k for k, loop in reversed(list(enumerate(paths[0])))}
+            order = tuple(sorted(definition.axes, key=lambda a: depth.get(a, len(depth))))
+            order = tuple(a for a in order if a in kept)
+        return Storage(definition, path, gathered, order)
+
+    def share_arrays(self, readers: dict[Value, list[tuple[Statement, Read]]]) -> None:
+        """An array whose only reader overwrites it, element by element, becomes the array of that reader's result."""
+        self.alias: dict[Value, Value] = {}
+        for storage in self.storage.values():
+            value = storage.definition.value
+            if not storage.kept or value in self.lowering.outputs or len(readers[value]) != 1:
+                continue
+            s, read = readers[value][0]
+            result = self.storage.get(s.target)
+            if result is None or s.kind != "=" or len(result.definition.statements) != 1 or s.running or not result.kept:
+                continue
+            same = read.index == storage.definition.axes and set(storage.definition.axes) == set(result.definition.axes) == set(s.axes)
+            if same and set(storage.kept) <= set(result.kept) and value.type.dtype is s.target.type.dtype:
+                self.alias[value] = s.target
+                storage.kept = result.kept
+
+    def array_of(self, value: Value) -> Value:
+        while value in self.alias:
+            value = self.alias[value]
+        return value
+
+    def name_storage(self, storage: Storage) -> None:
+        """Name the array and the local scalar of a value, and allocate the array."""
+        value = storage.definition.value
+        wish = "t" if value.name in ("", "t") else value.name
+        if storage.kept:
+            home = self.array_of(value)
+            if home is not value and not self.storage[home].array:
+                self.name_storage(self.storage[home])
+            storage.array = storage.array or (self.storage[home].array if home is not value else self.new_array(storage, wish))
+        if not storage.gathered:
+            letters = "".join(self.loop_names[a] for a in storage.kept)
+            storage.local = storage.local or self.names.fresh(f"{wish}_{letters}" if letters else wish)
+            accumulates = storage.definition.start is not None
+            wide = accumulates and value.type.dtype is DType.f32 and storage.definition.statements[0].kind in "+-*"
+            storage.accumulator = self.names.fresh(f"{storage.local}_sum") if wide else storage.local
+        first, last = storage.definition.statements[0], storage.definition.statements[-1]
+        if storage.definition.start is not None:
+            order = sorted(storage.definition.statements, key=lambda s: list(self.leaf_of).index(s))
+            first, last = order[0], order[-1]
+            self.before[self.child(first, len(storage.path))].append(storage)
+        self.behind[self.child(last, len(storage.path))].append(storage)
+
+    def child(self, s: Statement, depth: int) -> Node:
+        """The node at this depth that a statement is in."""
+        path = self.paths[s]
+        return path[depth] if len(path) > depth else self.leaf_of[s]
+
+    def new_array(self, storage: Storage, wish: str) -> str:
+        value = storage.definition.value
+        outputs = self.lowering.outputs
+        if value in outputs:
+            place = outputs.index(value)
+            if place >= self.interface.returned:
+                return self.gradients[place - self.interface.returned][0]
+        type = Type(value.type.dtype, tuple(a.length for a in storage.kept)) if value not in outputs else value.type
+        name = self.names.fresh(wish)
+        over = ", ".join(self.loop_names.get(a, str(a.length)) for a in storage.kept)
+        self.buffers.append(Buffer(name, type, "result" if value in outputs else f"kept over {over}: read in another loop than it is made in"))
+        return name
+
+    def place_partials(self, storage: Storage) -> None:
+        """An accumulation into an element that inner loops do not move is summed in a local scalar first."""
+        if not storage.gathered:
+            return
+        for s in storage.definition.statements:
+            path = self.paths[s]
+            moving = {a for i in s.index for a in axes_of(i)}
+            depth = max([k + 1 for k, loop in enumerate(path) if loop.axis in moving] + [len(storage.path)])
+            if s.kind != "=" and len(path) > depth:
+                self.partials[s] = self.names.fresh(f"{s.target.name}_part")
+                self.partial_before[path[depth]].append((s, self.partials[s]))
+                self.partial_behind[path[depth]].append((s, self.partials[s]))
+
+    # ------------------------------------------------------------------------------------------------ statements
+    def out(self, statement: LoopStatement) -> None:
+        self.frames[-1].out.append(statement)
+
+    def checks(self) -> list[LoopStatement]:
+        """What the kernel assumes about its arguments."""
+        found: list[LoopStatement] = []
+        for k, (name, type) in enumerate((*self.parameters, *self.gradients)):
+            for axis, dim in enumerate(type.dims):
+                home = self.function.sizes.get(dim.bare_symbol or "")
+                if home is not None and (home.parameter, home.axis) == (k, axis):
+                    continue
+                shape = f"{name}.shape[{axis}]"
+                found.append(If(Apply(f"{shape} != {{0}}", (SizeOf(dim),)), (Raise("ValueError", f"{shape} is not {self.dim_text(dim)}"),)))
+        for guard in self.function.guards:
+            text = f"this kernel is for {self.dim_text(guard.left)} {guard.relation} {self.dim_text(guard.right)}"
+            condition = Apply(f"not {{0}} {guard.relation} {{1}}", (SizeOf(guard.left), SizeOf(guard.right)))
+            found.append(If(condition, (Raise("ValueError", text),)))
+        for dim, text in dict.fromkeys(self.lowering.checks):
+            if dim.constant is None or dim.constant == 0:
+                found.append(If(Apply("{0} == 0", (SizeOf(dim),)), (Raise("ValueError", text),)))
+        return found
+
+    def dim_text(self, dim: object) -> str:
+        """A size in the user's terms: `X.shape[1]`."""
+        text = str(dim)
+        for symbol, size in sorted(self.function.sizes.items(), key=lambda item: -len(item[0])):
+            if size.axis is not None:
+                text = text.replace(symbol, f"{self.function.params[size.parameter].name}.shape[{size.axis}]")
+        return text
+
+    def write(self, nodes: list[Node]) -> None:
+        """Write nodes into the innermost open frame."""
+        heading = ""
+        for node in nodes:
+            if len(self.frames) == 1 and self.interface.gradients:
+                heading = self.section(node, heading)
+            for storage in self.before[node]:
+                self.start(storage)
+            for s, name in self.partial_before[node]:
+                self.out(Assign(name, number(start_of(plus(s.kind), accumulator_type(s.target.type.dtype)))))
+            if isinstance(node, Leaf):
+                self.leaf(node.statement)
+            else:
+                self.loop(node)
+            for s, name in self.partial_behind[node]:
+                self.out(Accumulate(self.element(s), s.kind, rounded(Var(name), s.target.type.dtype), s.location))
+            for storage in self.behind[node]:
+                self.complete(storage)
+
+    def section(self, node: Node, heading: str) -> str:
+        found = {leaf.statement.forward for leaf, _ in leaves([node])}
+        text = "forward and backward in one pass" if len(found) == 2 else "forward" if True in found else "backward"
+        if text != heading:
+            self.out(Section(text))
+        return text
+
+    def loop(self, node: Loop) -> None:
+        frame = Frame(node.axis)
+        self.frames.append(frame)
+        self.write(node.body)
+        self.frames.pop()
+        self.out(For(self.loop_names[node.axis], SizeOf(node.axis.length), tuple(frame.out)))
+
+    def start(self, storage: Storage) -> None:
+        """Set an accumulation to its start."""
+        definition = storage.definition
+        assert definition.start is not None
+        start = number(definition.start)
+        if not storage.gathered:
+            wide = storage.accumulator != storage.local
+            self.out(Assign(storage.accumulator, Number(float(definition.start.value.real), DType.f64) if wide else start))
+            return
+        opened = {f.axis for f in self.frames}
+        closed = [a for a in storage.kept if a not in opened]
+        if len(closed) == len(storage.kept):
+            self.out(Fill(storage.array, start))
+            return
+        for a in closed:
+            self.loop_names.setdefault(a, self.names.first_free([*LOOP_NAMES, "index"]))
+        index = tuple(Var(self.loop_names[a]) for a in storage.kept)
+        statement: LoopStatement = Store(storage.array, index, start)
+        for a in reversed(closed):
+            statement = For(self.loop_names[a], SizeOf(a.length), (statement,))
+        self.out(statement)
+
+    def complete(self, storage: Storage) -> None:
+        """A value is complete: store a local scalar that others read from an array."""
+        definition = storage.definition
+        storage.made_in = tuple(self.frames)
+        if storage.gathered or definition.start is None:
+            return
+        if storage.accumulator != storage.local:
+            self.out(Assign(storage.local, rounded(Var(storage.accumulator), definition.value.type.dtype)))
+        if storage.kept:
+            self.out(Store(storage.array, tuple(Var(self.loop_names[a]) for a in storage.kept), Var(storage.local)))
+
+    def leaf(self, s: Statement) -> None:
+        """Write one statement."""
+        storage = self.storage[s.target]
+        expr = self.apply(s.code, s.operands)
+        if s in self.partials:
+            self.out(Accumulate(Var(self.partials[s]), plus(s.kind), expr, s.location))
+        elif storage.gathered:
+            target = self.element(s)
+            self.out(Store(target.array, target.index, expr, s.location) if s.kind == "=" else Accumulate(target, s.kind, expr, s.location))
+        elif s.kind == "=":
+            self.out(Assign(storage.local, expr, s.location, keep=is_users(s.target.name)))
+            if storage.kept and storage.definition.start is None:
+                self.out(Store(storage.array, tuple(Var(self.loop_names[a]) for a in storage.kept), Var(storage.local), s.location))
+        else:
+            self.out(Accumulate(Var(storage.accumulator), s.kind, expr, s.location))
+
+    def element(self, s: Statement) -> Load:
+        """The array element a statement writes."""
+        storage = self.storage[s.target]
+        return Load(storage.array, self.positions(storage, s.index))
+
+    def positions(self, storage: Storage, index: tuple[Index, ...]) -> tuple[Expr, ...]:
+        where = dict(zip(storage.definition.axes, index, strict=True))
+        return tuple(self.index(where[a]) for a in storage.kept)
+
+    # ------------------------------------------------------------------------------------------------ expressions
+    def apply(self, code: str, operands: tuple[Operand, ...]) -> Expr:
+        expressions = tuple(self.operand(x) for x in operands)
+        return expressions[0] if code in ("{0}", "") else Apply(code, expressions)
+
+    def operand(self, x: Operand) -> Expr:
+        """A scalar operand at the current place."""
+        if isinstance(x, Literal):
+            return number(x)
+        if isinstance(x, SizeOf):
+            return x
+        if isinstance(x, IndexValue):
+            return self.index(x.index)
+        if x.value in self.arrays:
+            return Load(self.arrays[x.value], tuple(self.index(i) for i in x.index))
+        if x.value in self.scalars:
+            name = self.scalars[x.value]
+            return Load(name, tuple(self.index(i) for i in x.index)) if x.index else Var(name)
+        definition = self.lowering.definitions[x.value]
+        if definition.is_macro:
+            return self.macro(definition, x)
+        storage = self.storage[x.value]
+        opened = [f.axis for f in self.frames[1:]]
+        here = storage.local and [loop.axis for loop in storage.path] == opened[:len(storage.path)] and \
+            tuple(self.frames[:len(storage.made_in)]) == storage.made_in and x.index == definition.axes
+        if storage.local and (here or not storage.kept):
+            return Var(storage.local if storage.made_in else storage.accumulator)
+        return Load(storage.array, self.positions(storage, x.index))
+
+    def macro(self, definition: Definition, x: Read) -> Expr:
+        """A macro's value at an index: found in an open frame, or computed in the outermost one where it can be."""
+        key = (x.value, x.index)
+        for frame in self.frames:
+            if key in frame.macros:
+                return frame.macros[key]
+        axes = dict(zip(definition.axes, x.index, strict=True))
+        operands = tuple(substitute_operand(o, axes) for o in definition.operands)
+        level = self.level_of(x)
+        inner, self.frames[level + 1:] = self.frames[level + 1:], []
+        expr = self.apply(definition.code, operands)
+        name = self.names.fresh(x.value.name or "t")
+        self.out(Assign(name, expr, definition.location, keep=is_users(x.value.name)))
+        self.frames[level].macros[key] = Var(name)
+        self.frames += inner
+        return Var(name)
+
+    def level_of(self, x: Read) -> int:
+        """The outermost open frame in which everything that a macro reads is there."""
+        moving = set(operand_axes(x))
+        level = max([k for k, f in enumerate(self.frames) if f.axis in moving], default=0)
+        for read in self.lowering.expand(x):
+            level = max([level, *(k for k, f in enumerate(self.frames) if f.axis in set(operand_axes(read)))])
+            if read.value in self.storage:
+                made = self.storage[read.value].made_in
+                common = next((k for k, (a, b) in enumerate(zip(made, self.frames, strict=False)) if a is not b),
+                              min(len(made), len(self.frames)))
+                level = max(level, common - 1)
+        return level
+
+    def index(self, index: Index) -> Expr:
+        """An index as an expression."""
+        if isinstance(index, Axis):
+            return Var(self.loop_names[index])
+        if isinstance(index, Lookup):
+            return self.operand(index.read)
+        if isinstance(index, Affine):
+            return self.affine(index)
+        return Apply("{0} // {1}" if isinstance(index, Quotient) else "{0} % {1}", (self.index(index.index), SizeOf(index.divisor)))
+
+    def affine(self, index: Affine) -> Expr:
+        expr: Expr | None = None
+        negative = [t for t in index.terms if t[1].constant is not None and t[1].constant < 0]
+        if not index.terms or index.offset.terms and negative and len(negative) == len(index.terms):
+            expr = SizeOf(index.offset)
+        for i, c in index.terms:
+            below = (i, c) in negative
+            factor = -c if below else c
+            term = self.index(i) if factor == ONE else Apply("{0} * {1}", (SizeOf(factor), self.index(i)))
+            expr = Apply("-{0}" if below else "{0}", (term,)) if expr is None else Apply("{0} - {1}" if below else "{0} + {1}", (expr, term))
+            expr = expr.operands[0] if isinstance(expr, Apply) and expr.code == "{0}" else expr
+        assert expr is not None
+        if index.offset.terms and not isinstance(expr, SizeOf) and not (negative and len(negative) == len(index.terms)):
+            constant = index.offset.constant
+            below = constant is not None and constant < 0
+            expr = Apply("{0} - {1}" if below else "{0} + {1}", (expr, SizeOf(-index.offset if below else index.offset)))
+        return expr
+
+
+def common_prefix(paths: list[tuple[Loop, ...]]) -> tuple[Loop, ...]:
+    """The loops that all paths start with."""
+    first = paths[0]
+    length = next((k for k, loop in enumerate(first) if any(len(p) <= k or p[k] is not loop for p in paths)), len(first))
+    return first[:length]
+
+
+def number(x: Literal) -> Number:
+    return Number(x.value, x.dtype)
+
+
+def plus(kind: str) -> str:
+    """How a local scalar collects what is then subtracted: it adds."""
+    return "+" if kind == "-" else kind
+
+
+def accumulator_type(dtype: DType) -> DType:
+    return DType.f64 if dtype is DType.f32 else dtype
+
+
+def rounded(expr: Expr, dtype: DType) -> Expr:
+    return Apply("np.float32({0})", (expr,)) if dtype is DType.f32 else expr
+
+
+def is_users(name: str) -> bool:
+    """Whether a value's name is one the user wrote: not made up, not a cotangent's."""
+    stem = name.rstrip("0123456789").rstrip("_")
+    return stem not in ("", "t") and not stem.endswith("_bar")
