@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cloudpickle, types
 
-from .capture.capture import capture
+from .capture.driver import Abstract, capture, capture_types
 from .errors import CaptureError, DifferentiationError, UnsupportedOp
 from .ir.core import Location
 from .pipeline import Compiled, Options, compile_function
@@ -77,18 +77,18 @@ class CompiledFunction:
         """Capture and compile for a call like this one."""
         return compile_function(self.capture(args, kwargs), self.options).specialisation()
 
-    def capture(self, args: tuple, kwargs: dict[str, Any], **more: Any) -> Any:
-        """The captured function, for a call like this one."""
+    def capture(self, args: tuple, kwargs: dict[str, Any], *, abstract: bool = False) -> Any:
+        """The captured function, for a call like this one; `abstract`: of which only types are known."""
         options = self.options
         if self.sympy_args is not None:
             from .capture.sympy_expr import capture_sympy
             return capture_sympy(self.function, options.wrt, self.sympy_args)
-        wrt = options.wrt if options.gradient else ()
-        wanted = dict(wrt=wrt, has_aux=options.has_aux, dtype=options.dtype, name=options.name, **more)
+        wanted = dict(wrt=options.wrt if self.gradient else None, has_aux=options.has_aux, dtype=options.dtype,
+                      name=options.name, scalar=self.gradient)
         if self.is_method:
             bound = self.function.__get__(args[0])
             return share_method(capture(bound, args[1:], kwargs, **wanted), self.dispatch.signature, args[0])
-        return capture(self.function, args, kwargs, **wanted)
+        return (capture_types if abstract else capture)(self.function, args, kwargs, **wanted)
 
     # ------------------------------------------------------------------------------------------------ as a method
     def __set_name__(self, owner: type, name: str) -> None:
@@ -109,8 +109,8 @@ class CompiledFunction:
                 if njit.fits(known, arguments):
                     return known
             call = self.dispatch.signature.bind_partial()
-            call.arguments.update(njit.example(arguments, self.dispatch.name))
-            captured = self.capture(call.args, call.kwargs, assume_sizes=True)
+            call.arguments.update(njit.example(arguments, self.dispatch.name, Abstract))
+            captured = self.capture(call.args, call.kwargs, abstract=True)
             made = compile_function(captured, self.options).specialisation()
             if not njit.fits(made, arguments):
                 given = ", ".join(f"{name}: {t}" for name, t in arguments.items())
@@ -259,18 +259,26 @@ def check_wrt(options: Options, python: inspect.Signature, name: str, function: 
     """Refuse a `wrt` that names no argument."""
     if not options.gradient or not callable(function):
         return
-    names = list(python.parameters)
     several = isinstance(options.wrt, (tuple, list))
     if several and not options.wrt:
         raise DifferentiationError("wrt is empty: there is nothing to differentiate with respect to", location_of(function),
                                    f"Name arguments of {name}{python}.")
+    names = list(python.parameters)
     for one in options.wrt if several else (options.wrt,):
         if isinstance(one, bool) or not isinstance(one, (int, str)):
             raise DifferentiationError(f"wrt={one!r} is neither an argument's name nor its position", location_of(function),
                                        f"The arguments are {name}{python}.")
-        if isinstance(one, str) and one not in names or isinstance(one, int) and not 0 <= one < len(names):
+        if not names_argument(one, python):
             raise DifferentiationError(f"wrt={one!r} is not an argument of {name}{python}", location_of(function),
                                        f"Use one of {', '.join(map(repr, names)) or 'its arguments (it has none)'}.")
+
+
+def names_argument(one: int | str, python: inspect.Signature) -> bool:
+    """Whether a name or position can mean an argument; what *args and **kwargs hold is only known at a call."""
+    kinds = {p.kind for p in python.parameters.values()}
+    if isinstance(one, str):
+        return one in python.parameters or inspect.Parameter.VAR_KEYWORD in kinds
+    return inspect.Parameter.VAR_POSITIONAL in kinds or -len(python.parameters) <= one < len(python.parameters)
 
 
 def is_sympy(thing: Any) -> bool:

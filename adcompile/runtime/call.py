@@ -20,7 +20,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,10 @@ class CallWriter:
         """The expression that reads an access."""
         text = access.root.name if isinstance(access.root, Argument) else self.constant(access.root.object)
         for kind, key in access.steps:
-            text += {"item": f"[{self.constant(key)}]" if kind == "item" else "", "attr": f".{key}",
-                     "cell": ".cell_contents"}[kind]
+            if kind == "len":
+                text = f"{self.constant(len)}({text})"
+            else:
+                text += {"item": f"[{self.constant(key)}]" if kind == "item" else "", "attr": f".{key}", "cell": ".cell_contents"}[kind]
         return text
 
     def conditions(self, text: str, tree: Tree) -> list[str]:
@@ -161,11 +164,13 @@ class CallWriter:
                 positional.append(p.name)
         return "(" + "".join(p + ", " for p in positional).strip() + ")", "{" + ", ".join(keywords) + "}"
 
-    def write(self, name: str, primal: int, *, scalar_entry: bool = False) -> str:
-        """The text of the function. `primal`: how many results are not gradients; `scalar_entry`: the entry returns its
-        only result bare, not in a tuple."""
-        inputs = ", ".join(self.read(i.access) for i in self.signature.inputs)
+    def write(self, name: str, primal: int, classes: Mapping[int, type] = MappingProxyType({})) -> str:
+        """The text of the function. `primal`: how many results are not gradients; `classes`: of some parameters, the
+        class that their values must have."""
+        reads = [self.read(i.access) for i in self.signature.inputs]
+        inputs = ", ".join(reads)
         conditions = self.all_conditions()
+        conditions += [f"{self.constant(type)}({reads[k]}) is {self.constant(c)}" for k, c in classes.items()]
         plain = f"{self.prefix}results[0], {self.prefix}results[1]"
         result = self.result(f"{self.prefix}results", primal)
         call = f"{self.prefix}entry({inputs})"
@@ -173,7 +178,7 @@ class CallWriter:
         if result == f"({plain})":
             body.append(f"return {call}")
         else:
-            body += [f"{self.prefix}results = {'(' + call + ',)' if scalar_entry else call}", f"return {result}"]
+            body += [f"{self.prefix}results = {call}", f"return {result}"]
         if self.takes_out():
             body = ["if out is None:", *("    " + line for line in body), *self.write_out(inputs, conditions)]
         args, kwargs = self.same_arguments()

@@ -111,16 +111,27 @@ class CompiledModule:
         return self.made_kernel
 
     def exact(self, function: str, signature: tuple[types.Type, ...]) -> Any:
-        """The module's function of this name, compiled (or loaded) for exactly these types."""
+        """The module's function of this name, compiled (or loaded) for exactly these types; made once a process."""
         found = getattr(self.module, function)
         if config.DISABLE_JIT:
             return PlainFunction(found, signature)
+        made = self.module.__dict__.setdefault("__exact__", {})     # kept for good: numba code that calls it is, too
+        if (function, signature) not in made:
+            made[function, signature] = self.make_exact(found, function, signature)
+        return made[function, signature]
+
+    def make_exact(self, found: Any, function: str, signature: tuple[types.Type, ...]) -> ExactDispatcher:
+        """Compile, load from disk, or take over what numba compiled because the entry calls it."""
         exact = ExactDispatcher(found.py_func, targetoptions=dict(found.targetoptions))
         if self.cache:
-            key = Key.of(self.source, function, signature)
-            exact._cache = KernelCache(key)
-        exact.compile(signature)
-        self.loaded_from_cache = bool(exact.stats.cache_hits)
+            exact._cache = KernelCache(Key.of(self.source, function, signature))
+        ready = found.overloads.get(signature)
+        if ready is None:
+            exact.compile(signature)
+            self.loaded_from_cache = bool(exact.stats.cache_hits)
+        else:
+            exact.add_overload(ready)
+            exact._cache.save_overload(signature, ready)
         return exact
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedOp
 from ..ir.types import DType, Type
 
 
@@ -20,41 +19,23 @@ LeafKey = tuple[Any, ...]
 def leaf_key(value: Any) -> LeafKey:
     """What capture can see of a value's type: two values with equal keys are captured alike."""
     if isinstance(value, np.ndarray):
-        return ("array", value.dtype.newbyteorder("="), value.ndim)
-    if isinstance(value, (list, tuple)):
-        array = as_array(value)
-        return ("list", array.dtype, array.ndim)
-    return ("scalar", type(value))
-
-
-def as_array(value: Any) -> np.ndarray:
-    """The plain array of an array-like. Refuses what is not a plain array of numbers."""
-    if isinstance(value, (np.ma.MaskedArray, np.matrix)):
-        raise UnsupportedOp(f"an argument is a {type(value).__module__}.{type(value).__name__}",
-                            do="Pass a plain array: np.asarray(x), or x.filled(...) for masked arrays.")
-    try:
-        return np.asarray(value)
-    except ValueError as error:                     # a ragged list
-        raise Mismatch(str(error)) from None
+        return (type(value), value.dtype.newbyteorder("="), value.ndim)
+    return (type(value),)
 
 
 def convert(value: Any, type: Type, *, wrt: bool, lenient: bool) -> Any:
     """`value` as a parameter of this type; `Mismatch` where dtype or rank differ.
 
-    Numbers and lists of ints become floats for an argument that is differentiated. `lenient`: capture chose the
-    parameter's type for such a value, so casts it may have decided on (int to float, float to another float) are done.
+    Integers become floats for a number that is differentiated. `lenient`: capture chose the parameter's type for such a
+    value, so casts it may have decided on (int to float, float to another float) are done.
     """
     if type.rank == 0:
         return convert_scalar(value, type.dtype, wrt=wrt, lenient=lenient)
-    array = as_array(value)
-    if array.ndim != type.rank:
-        raise Mismatch(f"{array.ndim} axes instead of {type.rank}")
-    wanted = type.dtype.numpy
-    if array.dtype.newbyteorder("=") != wanted:
-        whole_list = wrt and not isinstance(value, np.ndarray) and array.dtype.kind in "iu"
-        if not ((lenient or whole_list) and castable(array.dtype, type.dtype)):
-            raise Mismatch(f"{array.dtype} instead of {wanted}")
-    return exact_array(array, wanted)
+    if value.__class__ is not np.ndarray or value.ndim != type.rank:
+        raise Mismatch(f"{value.__class__.__name__} of {np.ndim(value)} axes instead of an array of {type.rank}")
+    if value.dtype.newbyteorder("=") != type.dtype.numpy and not (lenient and castable(value.dtype, type.dtype)):
+        raise Mismatch(f"{value.dtype} instead of {type.dtype.numpy}")
+    return exact_array(value, type.dtype.numpy)
 
 
 def castable(given: np.dtype, wanted: DType) -> bool:
@@ -64,12 +45,12 @@ def castable(given: np.dtype, wanted: DType) -> bool:
 
 
 def exact_array(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """C-contiguous, aligned, native, of class ndarray and writable to the eye: copied where needed; where only the flag
-    is missing, an alias of the same memory (kernels never write to their parameters)."""
-    if array.dtype != dtype or not array.flags.c_contiguous or not array.flags.aligned:
-        return np.array(array, dtype=dtype, order="C", subok=False)
-    array = array.view(np.ndarray)
-    return array if array.flags.writeable else writable_alias(array)
+    """C-contiguous, aligned, native and writable to the eye: copied where needed; where only the flag is missing, an
+    alias of the same memory (kernels never write to their parameters)."""
+    flags = array.flags
+    if array.dtype != dtype or not array.dtype.isnative or not flags.c_contiguous or not flags.aligned:
+        return np.array(array, dtype=dtype, order="C")
+    return array if flags.writeable else writable_alias(array)
 
 
 class Memory:

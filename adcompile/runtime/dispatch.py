@@ -7,6 +7,7 @@ tried in turn, and if none fits, a new one is made. What a call means never depe
 
 from __future__ import annotations
 
+import enum
 import inspect
 import os
 import re
@@ -20,18 +21,23 @@ import numpy as np
 from ..errors import GuardError, ShapeError
 from ..ir.core import Function
 from ..ir.signature import Access, Check, Leaf, Node, Signature, Static, Tree
-from ..ir.types import Type
+from ..ir.types import DType, Type
 from .call import CallWriter, child_steps, is_record, wrt_leaves
 from .compile import CompiledModule
 from .convert import LeafKey, Mismatch, convert, leaf_key
 
+COMPARABLE = (bool, int, float, complex, str, bytes, enum.Enum, np.dtype, np.bool_)
 LOCK = threading.RLock()                    # around everything that makes or installs a specialisation
+
+
+NARROW = (DType.f32, DType.c64)              # what Python numbers adapt to, so that their class decides on dtypes
 
 
 def fresh_lock() -> None:
     """In a forked child: another thread of the parent may have held the lock."""
     global LOCK
-    LOCK = threading.RLock()
+    COMPARABLE = (bool, int, float, complex, str, bytes, enum.Enum, np.dtype, np.bool_)
+LOCK = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -53,8 +59,8 @@ class Specialisation:
         self.wrt_order = wrt_leaves(self.signature) if self.has_gradient else []
         self.wrt = frozenset(self.wrt_order)
         self.primal = len(self.function.results) - len(self.wrt_order)
+        self.mixed = any(p.type.dtype in NARROW for p in self.function.params)
         self.writer = CallWriter(self.signature, has_gradient=self.has_gradient)
-        self.call_text = self.writer.write(self.function.name, self.primal)
         self.rebuild = self.make_rebuild()
 
     def __repr__(self) -> str:
@@ -82,7 +88,8 @@ class Specialisation:
     def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """The function that calls it."""
         kernel = LazyKernel(self.module)
-        fast = self.writer.make(self.function.name, self.call_text, self.module.entry, kernel, slow)
+        text = self.writer.write(self.function.name, self.primal, self.scalar_classes())
+        fast = self.writer.make(self.function.name, text, self.module.entry, kernel, slow)
         kernel.namespace = fast.__globals__         # type: ignore[attr-defined]
         return fast
 
@@ -90,6 +97,14 @@ class Specialisation:
         """Puts the call's result together from the kernel's flat results."""
         text = f"def rebuild({self.writer.prefix}flat):\n    return {self.writer.result(self.writer.prefix + 'flat', self.primal)}\n"
         return self.writer.make("rebuild", text, None, None, tuple)
+
+    def scalar_classes(self) -> dict[int, type]:
+        """Of number parameters, the class each had at capture, where it matters: beside float32, a Python float is weak
+        and a np.float64 is not."""
+        if not self.mixed:
+            return {}
+        (key, *_) = self.keys
+        return {k: leaf[0] for k, (leaf, p) in enumerate(zip(key, self.function.params)) if p.type.rank == 0}
 
     # ------------------------------------------------------------------------------------------------ slow path
     def match(self, arguments: Mapping[str, Any], *, fresh: bool = False) -> tuple[Any, ...] | None:
@@ -105,6 +120,8 @@ class Specialisation:
             if fresh:
                 self.keys.add(key)
             lenient = key in self.keys
+            if self.mixed and not lenient:
+                return None
             values = tuple(convert(value, param.type, wrt=k in self.wrt, lenient=lenient)
                            for k, (value, param) in enumerate(zip(raw, self.function.params)))
         except (Mismatch, LookupError, AttributeError):
@@ -167,7 +184,8 @@ def check_holds(check: Check, arguments: Mapping[str, Any]) -> bool:
 
 
 def same_value(value: Any, expected: Any) -> bool:
-    return value is expected or (type(value) is type(expected) and bool(value == expected))
+    """Whether a static value is the same: the same object, or an equal one where equality says all."""
+    return value is expected or (type(value) is type(expected) and isinstance(expected, COMPARABLE) and bool(value == expected))
 
 
 def same_structure(value: Any, tree: Tree) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-import numpy as np
 from numba import types
 from numba.core.errors import TypingError
 from numba.core.registry import CPUDispatcher
@@ -20,7 +19,7 @@ from numba.core.typing import make_concrete_template
 from numba.core.typing.typeof import typeof
 
 from ..ir.signature import Argument, Leaf, Static, Tree
-from ..ir.types import Type
+from ..ir.types import DType, Type
 from .call import CallWriter
 from .compile import numba_type
 from .convert import convert
@@ -113,29 +112,24 @@ def accepts(param: Type, given: types.Type, *, wrt: bool) -> bool:
     return bool(given == taken) or (wrt and isinstance(given, types.Integer) and isinstance(taken, types.Float))
 
 
-PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)      # lengths of example axes: never equal by chance
+Abstract = Callable[[DType, int], Any]
 
 
-def example(arguments: Arguments, name: str) -> dict[str, Any]:
-    """Values of these types, every axis of another length, to capture with when no call was made yet."""
-    lengths = iter(PRIMES)
-    return {argument: example_value(t, lengths, f"{name}: argument {argument!r}") for argument, t in arguments.items()}
+def example(arguments: Arguments, name: str, abstract: Abstract) -> dict[str, Any]:
+    """Stand-ins for values of these types, to capture with when no call was made yet. `abstract(dtype, rank)` makes one."""
+    return {argument: stand_in(t, f"{name}: argument {argument!r}", abstract) for argument, t in arguments.items()}
 
 
-def example_value(given: types.Type, lengths: Any, text: str) -> Any:
+def stand_in(given: types.Type, text: str, abstract: Abstract) -> Any:
     if isinstance(given, types.Omitted):
         return given.value
-    if isinstance(given, types.Array):
-        return np.ones([next(lengths) for _ in range(given.ndim)], given.dtype.name)
     if isinstance(given, types.BaseNamedTuple):
-        return given.instance_class(*[example_value(t, lengths, text) for t in given.types])
+        return given.instance_class(*[stand_in(t, text, abstract) for t in given.types])
     if isinstance(given, types.BaseTuple):
-        return tuple(example_value(t, lengths, text) for t in given.types)
+        return tuple(stand_in(t, text, abstract) for t in given.types)
     if isinstance(given, types.NoneType):
         return None
-    if isinstance(given, types.Boolean):
-        return True
-    if isinstance(given, types.Number):
-        number = np.dtype(given.name).type(1)
-        return number.item() if given in (types.int64, types.float64, types.complex128) else number
+    scalar = given.dtype if isinstance(given, types.Array) else given
+    if isinstance(scalar, (types.Number, types.Boolean)):
+        return abstract(DType(scalar.name), given.ndim if isinstance(given, types.Array) else 0)
     raise TypingError(f"{text} has type {given}, which a compiled gradient does not take inside @njit code")
