@@ -17,6 +17,8 @@ from ..ir.analysis import all_values, live_operations, renamed
 from ..ir.core import Block, Function, Literal, Location, Operand, Operation, Value, walk
 from ..ir.fold import FoldingBuilder
 from .activity import active_values, carries_derivative
+from .control import reverse_control
+from .residuals import Bounds
 from .rules import Cotangent, pull_back, wanted_operands, zeros
 
 
@@ -61,6 +63,10 @@ class Reverse:
         self.pending: dict[Value, Cotangent] = {}
         self.names: dict[Value, str] = {}
         self.kept = set(all_values(function))
+        self.replaced: dict[Operation, list[Operation]] = {}       # forward loops, extended to save residuals
+        self.guards = list(function.guards)
+        self.bounds = Bounds(name for name, size in function.sizes.items() if size.axis is None)
+        self.bounds.learn(function.body)
 
     def seed(self, result: Operand, value: Operand) -> None:
         """Add to the cotangent of a result of the function."""
@@ -69,22 +75,45 @@ class Reverse:
 
     def add(self, x: Value, contribution: Cotangent) -> None:
         """Add a contribution to the cotangent of x."""
-        before = self.pending.get(x)
-        if before is not None:
-            contribution = Cotangent(before.value + contribution.value, before.maskable and contribution.maskable)
-        self.pending[x] = contribution
+        self.pending[x] = added(self.pending.get(x), contribution)
 
     def run(self) -> Function:
         """Visit all operations and finish the function."""
-        primal = self.function.body
-        self.builder.blocks[-1][1].extend(primal.operations)
-        for operation in reversed(primal.operations):
+        for operation in reversed(self.function.body.operations):
             self.visit(operation)
         cotangents = tuple(self.cotangent_of(p) for p in self.wrt)
         results = (*self.function.results, *cotangents)
-        operations = live_operations(self.builder.blocks[-1][1], results)
+        primal = self.current_block(self.function.body).operations
+        operations = live_operations([*primal, *self.builder.blocks[-1][1]], results)
         body = Block(tuple(self.parameters), tuple(operations), results)
-        return renamed(Function(self.function.name, body, self.function.sizes, self.function.guards), self.final_names(body))
+        return renamed(Function(self.function.name, body, self.function.sizes, tuple(self.guards)), self.final_names(body))
+
+    def sweep_region(self, region: Block, before: dict[Value, Cotangent], arrived: Sequence[Cotangent | None],
+                     targets: Sequence[Value]) -> tuple[tuple[Operation, ...], list[Operand]]:
+        """The adjoint operations of a region, which read its values, and the cotangents that the targets end with.
+        `before`: the cotangents of outer values so far; `arrived`: those of the yields."""
+        outside, self.pending = self.pending, dict(before)
+        for x, ct in zip(region.yields, arrived, strict=True):
+            if ct is not None and isinstance(x, Value) and x in self.active:
+                self.add(x, ct)
+        with self.builder.region() as out:
+            for operation in reversed(region.operations):
+                self.visit(operation)
+            ends = [self.pending[v].value if v in self.pending else zeros(v.type) for v in targets]
+        block: Block = out[0]
+        self.pending = outside
+        return block.operations, ends
+
+    def current_block(self, block: Block) -> Block:
+        """A block with its loops as they are now."""
+        if not any(o in self.replaced for o in block.operations):
+            return block
+        operations = tuple(new for o in block.operations for new in self.replaced.get(o, [o]))
+        return Block(block.arguments, operations, block.yields)
+
+    def replace(self, old: Operation, new: list[Operation]) -> None:
+        """Put other operations in the place of a primal one."""
+        self.replaced[old] = new
 
     def visit(self, operation: Operation) -> None:
         """Pull the cotangents of an operation's results back to its operands."""
@@ -93,11 +122,15 @@ class Reverse:
             return
         self.builder.location = operation.location
         if operation.regions:
-            raise DifferentiationError(f"the gradient through a traced {operation.op!r} is not supported", operation.location)
+            reverse_control(self, operation, cotangents)
+            return
         wanted = wanted_operands(operation, self.active)
+        own: dict[Value, Cotangent] = {}                     # so that both sides of x * x are added up first
         for x, contribution in zip(operation.operands, pull_back(operation, cotangents, wanted), strict=True):
             if contribution is not None and isinstance(x, Value):
-                self.add(x, contribution)
+                own[x] = added(own.get(x), contribution)
+        for x, contribution in own.items():
+            self.add(x, contribution)
 
     def take(self, y: Value) -> Cotangent | None:
         """The cotangent of y, complete now that all uses of y have been visited."""
@@ -124,6 +157,13 @@ class Reverse:
         """Unique names for the cotangents that are left."""
         defined = [y for operation in walk(body) for y in operation.results]
         return {y: self.builder.fresh(self.names[y]) for y in defined if y in self.names}
+
+
+def added(before: Cotangent | None, contribution: Cotangent) -> Cotangent:
+    """The sum of two contributions. An entry of it is a strong zero only where both are."""
+    if before is None:
+        return contribution
+    return Cotangent(before.value + contribution.value, before.maskable and contribution.maskable)
 
 
 def check_wrt(function: Function, wrt: tuple[int, ...]) -> None:

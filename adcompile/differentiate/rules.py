@@ -117,10 +117,10 @@ def pull_back_values(row: Op, operation: Operation, cotangents: Sequence[Cotange
         strong = ct.maskable or row.singular or row.name in MASKING
         return [product(ct.value, partial, strong) if want and partial is not None else None
                 for partial, want in zip(row.partials(operation.result, *operands, **attributes), wanted, strict=True)]
-    contributions: list[Operand | None] = []
-    for index, want in enumerate(wanted):
-        transpose = transpose_of(row, index, len(operands)) if want else None
-        contributions.append(None if transpose is None else transpose(ct.value, *operands, **attributes))
+    contributions: list[Operand | None] = [None] * len(operands)
+    for index in reversed(range(len(operands))):            # updates before bases: read a cotangent before it is overwritten
+        transpose = transpose_of(row, index, len(operands)) if wanted[index] else None
+        contributions[index] = None if transpose is None else transpose(ct.value, *operands, **attributes)
     return contributions
 
 

@@ -7,8 +7,10 @@ sqrt(x * x), x / x, not(a < b) (NaN), exp(a) * exp(b). The one product that is 0
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from ..ir.core import Literal, Value
+from ..ir.types import DType
 from .rewrite import EXACT, REASSOCIATES, SIGN_OF_ZERO, Any_, Bindings, Exactness, Number, PatternLike, Rule, Use, once, use
 
 x, y, z, c, d, e = Any_("x"), Any_("y"), Any_("z"), Number("c"), Number("d"), Number("e")
@@ -21,6 +23,9 @@ maximum, minimum, select, strong_mul = use("maximum"), use("minimum"), use("sele
 not_, and_, or_, eq, ne = use("not"), use("and"), use("or"), use("eq"), use("ne")
 
 
+Condition = Callable[[Bindings], bool]
+
+
 def literal(bindings: Bindings, name: str) -> float:
     """The number that a variable matched."""
     found = bindings[name]
@@ -28,14 +33,13 @@ def literal(bindings: Bindings, name: str) -> float:
     return found.value.real
 
 
-def negative(name: str) -> object:
+def negative(name: str) -> Condition:
     """A condition: this number is negative (and not -0.0, NaN or an unsigned integer's zero)."""
     return lambda bindings: literal(bindings, name) < 0
 
 
-def rewrite(name: str, left: Use, right: PatternLike, exactness: Exactness, when: object = None) -> Rule:
+def rewrite(name: str, left: Use, right: PatternLike, exactness: Exactness, when: Condition | None = None) -> Rule:
     """One line of the algebra."""
-    assert when is None or callable(when)
     return Rule(name, left, right, exactness, when)
 
 
@@ -45,7 +49,7 @@ def usual(bindings: Bindings) -> bool:
     return math.isfinite(value) and value != 0
 
 
-def not_literal(name: str) -> object:
+def not_literal(name: str) -> Condition:
     """A condition: the variable matched a value."""
     return lambda bindings: isinstance(bindings[name], Value)
 
@@ -56,9 +60,14 @@ def power_of_two(bindings: Bindings) -> bool:
     return math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5 and abs(value) < 2.0**100 and abs(value) > 2.0**-100
 
 
-def is_float(name: str) -> object:
+def is_float(name: str) -> Condition:
     """A condition: a variable is of floating point type."""
     return lambda bindings: bindings[name].type.dtype.is_float
+
+
+def is_integer(name: str) -> Condition:
+    """A condition: a variable is a signed integer."""
+    return lambda bindings: bindings[name].type.dtype is DType.i64
 
 
 IDENTITIES = (
@@ -72,6 +81,12 @@ IDENTITIES = (
     rewrite("x / 1", x / 1.0, x, EXACT, is_float("x")),
     rewrite("x / -1", x / -1.0, -x, EXACT, is_float("x")),
     rewrite("x + x", x + x, 2.0 * x, EXACT, is_float("x")),
+    rewrite("(x + y) + y", once(x + y) + y, x + 2.0 * y, REASSOCIATES, is_float("y")),
+    rewrite("(x - y) - y", once(x - y) - y, x - 2.0 * y, REASSOCIATES, is_float("y")),
+    rewrite("(x + c) - d, integers", (x + c) - d, x + (c - d), EXACT, is_integer("x")),
+    rewrite("(x - c) - d, integers", (x - c) - d, x - (c + d), EXACT, is_integer("x")),
+    rewrite("(x + c) + d, integers", (x + c) + d, x + (c + d), EXACT, is_integer("x")),
+    rewrite("(x - c) + d, integers", (x - c) + d, x + (d - c), EXACT, is_integer("x")),
 )
 
 SIGNS = (

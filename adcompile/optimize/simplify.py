@@ -1,6 +1,6 @@
-"""simplify: the algebra of `rules` and `structure`, bottom up.
+"""simplify: the algebra of `rules` and `structure`, bottom up, with equal operations shared as they arise.
 
-Needs: verified IR. Leaves: no operation that a rule applies to, and some that nothing reads (dce takes them). How exact: as
+Needs: verified IR. Leaves: no operation that a rule applies to, none twice and none dead. How exact: as
 exact as the least exact rule that `allow` lets in. Users' names win over temporaries; locations stay.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from ..ir.core import Function, Literal, Operand, Operation
+from .cse import cse
 from .dce import dce
 from .rewrite import EXACT, REASSOCIATES, AnyRule, Exactness, Rewriter, StructuralRule, index_rules
 from .rules import ALGEBRA
@@ -24,7 +25,7 @@ def simplify(function: Function, allow: Exactness = REASSOCIATES) -> Function:
     something, as a rewrite can free an operand from its last other use; two or three is usual."""
     for _ in range(MAXIMUM_ROUNDS):
         driver = Rewriter(function, rules_for(allow))
-        function = dce(driver.run())
+        function = dce(cse(driver.run()))
         if not driver.statistics.applied:
             break
     return function

@@ -260,6 +260,19 @@ def spread_over(driver: Rewriter, x: Operand, dims: tuple[Dim, ...]) -> Operand:
     return x if isinstance(x, Literal) or not dims else emit(driver, "broadcast", x, dims=dims, axes=())
 
 
+# ------------------------------------------------------------------------------------------------- indexing
+def add_scattered(driver: Rewriter, o: Operation) -> Operand | None:
+    """a + scatter_add(zeros, indices, updates) adds the updates to a, without an array of zeros between."""
+    for x, other in (o.operands, o.operands[::-1]):
+        inner = defined_by(driver, x, "scatter_add")
+        if inner is None or driver.uses[inner.result] > 1 or not isinstance(other, Value):
+            continue
+        zero = spread_literal(driver, inner.operands[0])
+        if zero is not None and zero.value == 0:
+            return emit(driver, "scatter_add", other, *inner.operands[1:], **inner.attributes)
+    return None
+
+
 # ------------------------------------------------------------------------------------------------- contract
 def contract_negative(driver: Rewriter, o: Operation) -> Operand | None:
     """contract(-a, b) is -contract(a, b)."""
@@ -372,6 +385,7 @@ STRUCTURE = (
     StructuralRule("sum negative", ("reduce_sum",), sum_of_negative, SIGN_OF_ZERO),
     StructuralRule("sum broadcast", ("reduce_sum",), sum_of_broadcast, REASSOCIATES),
     StructuralRule("sum scaled", ("reduce_sum",), sum_of_scaled, REASSOCIATES),
+    StructuralRule("add scattered", ("add",), add_scattered, REASSOCIATES),
     StructuralRule("contract negative", ("contract",), contract_negative, SIGN_OF_ZERO),
     StructuralRule("contract transpose", ("contract",), contract_transpose, EXACT),
     StructuralRule("contract pointwise", ("contract",), contract_pointwise, EXACT),
