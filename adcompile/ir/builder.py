@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import VerifyError
 from .core import Block, Function, Guard, Literal, Location, Operand, Operation, Size, Value
+from .rebuild import map_dims
 from .sizes import Sizes
 from .types import Type
 
@@ -81,7 +82,7 @@ class Builder:
         from .op import TABLE, as_operands
         row = TABLE[op]
         inputs = as_operands(operands)
-        attributes = MappingProxyType(dict(attributes or {}))
+        attributes = MappingProxyType({k: map_dims(a, self.sizes.resolve) for k, a in (attributes or {}).items()})
         extra = {"regions": regions} if regions else {}
         types = row.infer(*[self.sizes.resolve_type(x.type) for x in inputs], **extra, **attributes)
         several = isinstance(types, tuple)

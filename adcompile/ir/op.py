@@ -40,6 +40,7 @@ class Op:
     code: str | None = None
     precedence: int = ATOM
     support: tuple[Callable[..., Any], ...] = ()
+    promotes: bool = False                      # `code` gives float64 for float32 operands: the result is cast back
     cost: float = 1.0                           # flops an element, for scheduling and f.cost
     commutative: bool = False
     associative: bool = False
