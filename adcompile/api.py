@@ -127,7 +127,7 @@ class CompiledFunction:
     @property
     def latest(self) -> Specialisation:
         """The specialisation that answered the last new kind of call."""
-        found = self.dispatch.latest or (self.dispatch.specialisations or [None])[-1]
+        found = self.dispatch.latest or next(reversed(self.dispatch.specialisations), None)
         if found is None:
             raise CaptureError(f"{self.dispatch.name} has not been called yet, so the types of its arguments are not known",
                                location_of(self.function), "Call it once, then look inside.")
@@ -228,6 +228,8 @@ class BoundMethod:
         return self.compiled(self.instance, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "compiled":         # copy and pickle ask before there is anything
+            raise AttributeError(name)
         found = getattr(self.compiled, name)
         if name in ("value", "grad", "kernel"):
             return functools.partial(found, self.instance)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import config, from_dtype, types
+from numba import config, from_dtype, typeof, types
 from numba.core.errors import TypingError
 from numba.core.registry import CPUDispatcher
 
@@ -25,8 +25,22 @@ from ..ir.types import Type
 from .cache import KernelCache, Key
 
 
+NUMBA: Any = config                         # settings made from the environment, unknown to type checkers
+
+
 class Miss(TypeError):
-    """The arguments are not of the types that a kernel is compiled for."""
+    """The arguments are not of the types that a kernel is compiled for. Made often, shown rarely: its text is not written
+    before it is asked for."""
+
+    def __init__(self, function: Any = None, given: tuple[Any, ...] = ()) -> None:
+        super().__init__()
+        self.function, self.given = function, given
+
+    def __str__(self) -> str:
+        if self.function is None:
+            return "what the call was compiled for has changed"
+        taken = ", ".join(map(str, self.function.signatures[0]))
+        return f"{self.function.py_func.__name__} takes ({taken}), not ({', '.join(str(typeof(x)) for x in self.given)})"
 
 
 class ExactDispatcher(CPUDispatcher):
@@ -36,9 +50,7 @@ class ExactDispatcher(CPUDispatcher):
     """
 
     def _compile_for_args(self, *args: Any, **kwargs: Any) -> Any:
-        taken = ", ".join(map(str, self.signatures[0])) if self.signatures else ""
-        given = ", ".join(str(self.typeof_pyval(a)) for a in args)
-        raise Miss(f"{self.py_func.__name__} takes ({taken}), not ({given})")
+        raise Miss(self, args)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Typing inside `@njit` code: refuses other dtypes and ranks instead of compiling the source for them."""
@@ -74,7 +86,7 @@ class PlainFunction:
     def __call__(self, *args: Any) -> Any:
         """Call the Python function if the arguments are of the exact types."""
         if not all(plain_type_is(a, t) for a, t in zip(args, self.signatures[0], strict=True)):
-            raise Miss(f"{self.py_func.__name__} takes ({', '.join(map(str, self.signatures[0]))})")
+            raise Miss(self, args)
         return self.py_func(*args)
 
 
@@ -113,16 +125,16 @@ class CompiledModule:
     def exact(self, function: str, signature: tuple[types.Type, ...]) -> Any:
         """The module's function of this name, compiled (or loaded) for exactly these types; made once a process."""
         found = getattr(self.module, function)
-        if config.DISABLE_JIT:
+        if NUMBA.DISABLE_JIT:
             return PlainFunction(found, signature)
         made = self.module.__dict__.setdefault("__exact__", {})     # kept for good: numba code that calls it is, too
         if (function, signature) not in made:
             made[function, signature] = self.make_exact(found, function, signature)
         return made[function, signature]
 
-    def make_exact(self, found: Any, function: str, signature: tuple[types.Type, ...]) -> ExactDispatcher:
+    def make_exact(self, found: Any, function: str, signature: tuple[types.Type, ...]) -> Any:
         """Compile, load from disk, or take over what numba compiled because the entry calls it."""
-        exact = ExactDispatcher(found.py_func, targetoptions=dict(found.targetoptions))
+        exact: Any = ExactDispatcher(found.py_func, targetoptions=dict(found.targetoptions))
         if self.cache:
             exact._cache = KernelCache(Key.of(self.source, function, signature))
         ready = found.overloads.get(signature)

@@ -194,9 +194,14 @@ def same_structure(value: Any, tree: Tree) -> bool:
         return True
     if isinstance(tree, Static):
         return same_value(value, tree.value)
-    if type(value) is not tree.kind or (not is_record(tree.kind) and len(value) != len(tree.children)):
+    if type(value) is not tree.kind or not has_length(value, tree):
         return False
     return all(same_structure(child, t) for child, t in zip(children(value, tree), tree.children))
+
+
+def has_length(value: Any, tree: Node) -> bool:
+    """Whether a container has as many entries as a tree."""
+    return is_record(tree.kind) or len(value) == len(tree.children)
 
 
 def children(value: Any, tree: Node) -> list[Any]:
@@ -213,7 +218,7 @@ def flatten_like(value: Any, tree: Tree, text: str) -> list[Any]:
     if isinstance(tree, Static):
         return []
     wanted = tree.kind.__name__
-    if not isinstance(value, tree.kind) or (not is_record(tree.kind) and len(value) != len(tree.children)):
+    if not isinstance(value, tree.kind) or not has_length(value, tree):
         raise ShapeError(f"{text} must be a {wanted} of {len(tree.children)} arrays, as the gradient is",
                          do=f"Pass a {wanted} of arrays of the arguments' shapes.")
     steps = child_steps(tree, repr)

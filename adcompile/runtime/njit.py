@@ -26,6 +26,8 @@ from .convert import convert
 from .dispatch import Specialisation, check_holds, read, same_value
 
 Arguments = dict[str, types.Type]
+TUPLE: Any = types.BaseTuple                # numba's attributes are unknown to type checkers
+NAMED: Any = types.BaseNamedTuple
 
 
 class Face(CPUDispatcher):
@@ -87,7 +89,7 @@ def fits(specialisation: Specialisation, arguments: Arguments) -> bool:
                           for k, param in enumerate(specialisation.function.params) if k in found)
 
 
-def collect(given: types.Type | None, tree: Tree, found: dict[int, types.Type]) -> bool:
+def collect(given: Any, tree: Tree, found: dict[int, types.Type]) -> bool:
     """Match a numba type with the structure of an argument; the leaves' types go into `found`."""
     if isinstance(tree, Leaf):
         if given is None:
@@ -98,9 +100,9 @@ def collect(given: types.Type | None, tree: Tree, found: dict[int, types.Type]) 
         return isinstance(tree, Static) and same_value(given.value, tree.value)
     if isinstance(tree, Static):
         return isinstance(given, types.NoneType) and tree.value is None
-    if not isinstance(given, types.BaseTuple) or len(given) != len(tree.children):
+    if not isinstance(given, TUPLE) or len(given) != len(tree.children):
         return False
-    kind = given.instance_class if isinstance(given, types.BaseNamedTuple) else tuple
+    kind = given.instance_class if isinstance(given, NAMED) else tuple
     return kind is tree.kind and all(collect(g, t, found) for g, t in zip(given.types, tree.children))
 
 
@@ -120,12 +122,12 @@ def example(arguments: Arguments, name: str, abstract: Abstract) -> dict[str, An
     return {argument: stand_in(t, f"{name}: argument {argument!r}", abstract) for argument, t in arguments.items()}
 
 
-def stand_in(given: types.Type, text: str, abstract: Abstract) -> Any:
+def stand_in(given: Any, text: str, abstract: Abstract) -> Any:
     if isinstance(given, types.Omitted):
         return given.value
-    if isinstance(given, types.BaseNamedTuple):
+    if isinstance(given, NAMED):
         return given.instance_class(*[stand_in(t, text, abstract) for t in given.types])
-    if isinstance(given, types.BaseTuple):
+    if isinstance(given, TUPLE):
         return tuple(stand_in(t, text, abstract) for t in given.types)
     if isinstance(given, types.NoneType):
         return None
