@@ -56,6 +56,11 @@ def test_gradient_agrees_with_differences(name: str) -> None:
     assert report, str(report)
 
 
+def inner(xs: Any, ys: Any) -> float:
+    """The inner product of two lists of arrays."""
+    return sum(float(np.sum(np.multiply(x, y))) for x, y in zip(xs, ys, strict=True))
+
+
 @pytest.mark.parametrize("name", sorted(GRAPHS))
 def test_forward_and_reverse_are_dual(name: str, rng: np.random.Generator) -> None:
     """<y_bar, J x_dot> == <J^T y_bar, x_dot> for random y_bar and x_dot."""
@@ -68,8 +73,7 @@ def test_forward_and_reverse_are_dual(name: str, rng: np.random.Generator) -> No
     tangents = interpret(forward, (*graph.args, *dots))[count:]
     bars = [rng.normal(size=np.shape(t)).astype(np.asarray(t).dtype) for t in tangents]
     cotangents = interpret(backward, (*graph.args, *bars))[count:]
-    pairs = lambda xs, ys: sum(float(np.sum(np.multiply(x, y))) for x, y in zip(xs, ys, strict=True))  # noqa: E731
-    left, right = pairs(bars, tangents), pairs(cotangents, dots)
+    left, right = inner(bars, tangents), inner(cotangents, dots)
     if np.isfinite(left) and np.isfinite(right):
         assert left == pytest.approx(right, rel=1e-5 if name == "single_precision" else 1e-10, abs=1e-12)
     else:

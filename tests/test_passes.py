@@ -11,7 +11,7 @@ from graphs import GRAPHS, WHERE, Graph, loop, number, ops, spread, total
 from adcompile.differentiate.reverse import value_and_grad
 from adcompile.ir.analysis import all_values
 from adcompile.ir.builder import Builder
-from adcompile.ir.core import Function, Literal, Value, walk
+from adcompile.ir.core import Function, Literal, Size, Value, walk
 from adcompile.ir.dims import Dim
 from adcompile.ir.interpreter import interpret
 from adcompile.ir.types import DType, Type
@@ -78,7 +78,7 @@ def build(body: object, *names: str) -> Function:
     with Builder("f") as b:
         b.location = WHERE
         result = body(*[b.parameter(name, Type(DType.f64, (N,))) for name in names])    # type: ignore[operator]
-        return b.finish(result if isinstance(result, tuple) else (result,))
+        return b.finish(result if isinstance(result, tuple) else (result,), {"x_0": Size(0, 0)})
 
 
 def op_names(function: Function) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from graphs import WHERE
 
 from adcompile.ir.builder import Builder
-from adcompile.ir.core import Function, Literal, Operand, Value
+from adcompile.ir.core import Function, Literal, Operand, Size, Value
 from adcompile.ir.dims import Dim
 from adcompile.ir.interpreter import interpret
 from adcompile.ir.op import TABLE, as_operands, literal_like
@@ -64,7 +64,7 @@ def instance(rule: Rule, numbers: tuple[float, ...]) -> tuple[Function, list[DTy
                 bindings[name] = b.parameter(name, Type(dtype, (Dim.symbol("n"),)))
         if rule.when is not None and not rule.when(bindings):
             return None
-        return b.finish((emit(rule.left, bindings),)), [d for d in types.values() if d is not None]
+        return b.finish((emit(rule.left, bindings),), {"n": Size(0, 0)}), [d for d in types.values() if d is not None]
 
 
 def emit(pattern: Any, bindings: dict[str, Operand]) -> Operand:
@@ -74,6 +74,8 @@ def emit(pattern: Any, bindings: dict[str, Operand]) -> Operand:
     operands = [emit(p, bindings) if isinstance(p, Pattern) else p for p in pattern.operands]
     if pattern.op == "powi":
         operands[1] = Literal(int(operands[1]), DType.i64)
+    if pattern.op == "select" and isinstance(operands[0], bool):
+        operands[0] = Literal(operands[0], DType.bool)
     result: Operand = TABLE[pattern.op](*as_operands(tuple(operands)))
     return result
 

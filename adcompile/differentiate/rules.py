@@ -87,6 +87,13 @@ def check_differentiable(row: Op, operation: Operation) -> None:
                                    "If its result is to count as a constant, write ad.stop_gradient(...) around it.")
 
 
+def is_singular(row: Op, operation: Operation) -> bool:
+    """Whether a partial may be infinite where the value is finite: as the row says, but never of a power that is written
+    with an exponent of 1 or more."""
+    exponent = operation.operands[-1]
+    return row.singular and not (row.name == "pow" and isinstance(exponent, Literal) and exponent.value.real >= 1)
+
+
 # ---------------------------------------------------------------------------------------------------- reverse
 def pull_back(operation: Operation, cotangents: Sequence[Cotangent | None],
               wanted: Sequence[bool]) -> list[Cotangent | None]:
@@ -95,7 +102,7 @@ def pull_back(operation: Operation, cotangents: Sequence[Cotangent | None],
     row = TABLE[operation.op]
     check_differentiable(row, operation)
     arrived = [ct for ct in cotangents if ct is not None]
-    maskable = row.name in MASKING or row.singular or any(ct.maskable for ct in arrived)
+    maskable = row.name in MASKING or is_singular(row, operation) or any(ct.maskable for ct in arrived)
     values = pull_back_values(row, operation, cotangents, wanted)
     return [Cotangent(value, maskable) if value is not None and want else None
             for value, want in zip(values, wanted, strict=True)]
@@ -114,7 +121,7 @@ def pull_back_values(row: Op, operation: Operation, cotangents: Sequence[Cotange
     (ct,) = cotangents
     assert ct is not None
     if row.partials is not None:
-        strong = ct.maskable or row.singular or row.name in MASKING
+        strong = ct.maskable or is_singular(row, operation) or row.name in MASKING
         return [product(ct.value, partial, strong) if want and partial is not None else None
                 for partial, want in zip(row.partials(operation.result, *operands, **attributes), wanted, strict=True)]
     contributions: list[Operand | None] = [None] * len(operands)
@@ -135,7 +142,7 @@ def push_forward(operation: Operation, tangents: Sequence[Operand | None]) -> Se
         return result if isinstance(result, tuple) else (result,)
     if row.partials is not None:
         partials = row.partials(operation.result, *operation.operands, **operation.attributes)
-        strong = row.singular or row.name in MASKING
+        strong = is_singular(row, operation) or row.name in MASKING
         terms = [product(t, p, strong) for t, p in zip(tangents, partials, strict=True) if t is not None and p is not None]
         return (total(terms),)
     return (push_forward_linear(row, operation, tangents),)

@@ -93,7 +93,7 @@ SIGNS = (
     rewrite("-(-x)", neg(neg(x)), x, EXACT),
     rewrite("x + -y", x + neg(y), x - y, EXACT),
     rewrite("x - -y", x - neg(y), x + y, EXACT),
-    rewrite("-x - y", once(neg(x)) - y, neg(x + y), EXACT),
+    rewrite("-x - y", once(neg(x)) - y, neg(x + y), SIGN_OF_ZERO),
     rewrite("-(x - y)", neg(once(x - y)), y - x, SIGN_OF_ZERO),
     rewrite("-(x * c)", neg(once(x * c)), neg(c) * x, EXACT),
     rewrite("-(c / x)", neg(once(c / x)), neg(c) / x, EXACT),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from ..ir.core import Function, Literal, Operand, Operation
+from ..ir.core import Function, Literal, Operand, Operation, walk
 from .cse import cse
 from .dce import dce
 from .rewrite import EXACT, REASSOCIATES, AnyRule, Exactness, Rewriter, StructuralRule, index_rules
@@ -25,8 +25,9 @@ def simplify(function: Function, allow: Exactness = REASSOCIATES) -> Function:
     something, as a rewrite can free an operand from its last other use; two or three is usual."""
     for _ in range(MAXIMUM_ROUNDS):
         driver = Rewriter(function, rules_for(allow))
-        function = dce(cse(driver.run()))
-        if not driver.statistics.applied:
+        rewritten = driver.run()
+        function = dce(cse(rewritten))
+        if not driver.statistics.applied and len(list(walk(function.body))) == len(list(walk(rewritten.body))):
             break
     return function
 
