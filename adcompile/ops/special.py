@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.core import Operand
+from ..ir.core import Literal, Operand
+from ..ir.types import DType
 from . import support
 from .elementwise import INF, NAN, POSITIVE, REAL, and_, eq, exp, log, select
 from .op import elementwise, float_type, number, plus, power_type
@@ -47,7 +48,7 @@ erfc = elementwise("erfc", over_arrays(math.erfc), lambda y, x: (-2.0 / ROOT_PI 
                    domain=(REAL,), edges=(0.0, 6.0, -6.0, 26.0, INF, -INF, NAN))
 lgamma = elementwise("lgamma", over_arrays(lgamma_at), lambda y, x: (digamma(x),), code="math.lgamma({0})", cost=50,
                      domain=(POSITIVE,), edges=(1.0, 2.0, 0.5, -0.5, 1e-10, 1e10, 0.0, -1.0, INF))
-digamma = elementwise("digamma", over_arrays(support.digamma), lambda y, x: (polygamma(x, 1),), code="digamma({0})", cost=60,
+digamma = elementwise("digamma", over_arrays(support.digamma), lambda y, x: (polygamma(x, Literal(1, DType.i64)),), code="digamma({0})", cost=60,
                       support=(support.digamma_positive, support.digamma), promotes=True,
                       domain=(POSITIVE,), edges=(1.0, 1.4616321449683622, -0.5, -10.25, 1e-10, 1e10, INF, -1.0))
 polygamma = elementwise("polygamma", over_arrays(support.polygamma), lambda y, x, k: (polygamma(x, plus(k, 1)), None),
