@@ -184,7 +184,8 @@ def beta_log_likelihood(a, b, x):
     return np.sum(xlogy(a - 1, x) + xlogy(b - 1, 1 - x)) - x.size * (gammaln(a) + gammaln(b) - gammaln(a + b))
 
 
-@program(lambda r, n: (1.5, 0.7, r.exponential(size=n) + 0.1, r.integers(0, 2, n).astype(bool)), 9, 26, wrt=(0, 1), analytic=True)
+@program(lambda r, n: (1.5, 0.7, r.exponential(size=n) + 0.1, r.integers(0, 2, n).astype(bool)), 9, 26, wrt=(0, 1),
+         analytic=True)
 def weibull_censored(k, scale, t, observed):
     hazard = (t / scale) ** k
     log_density = np.log(k / scale) + (k - 1) * np.log(t / scale)
@@ -393,7 +394,8 @@ def quadratic_form(x, A):
     return 0.5 * x @ A @ x - np.sum(x)
 
 
-@program(lambda r, n, m: (r.normal(size=n), r.normal(size=(n, m)), r.normal(size=m)), (3, 4), (8, 5), wrt=(0, 1, 2), analytic=True)
+@program(lambda r, n, m: (r.normal(size=n), r.normal(size=(n, m)), r.normal(size=m)), (3, 4), (8, 5), wrt=(0, 1, 2),
+         analytic=True)
 def bilinear_einsum(x, M, y):
     return np.einsum("i,ij,j->", x, M, y)
 
@@ -419,7 +421,8 @@ def matrix_factorisation(U, V, R):
     return np.sum((R - U @ V.T) ** 2) + 0.1 * (np.sum(U ** 2) + np.sum(V ** 2))
 
 
-@program(lambda r, n, m, k: (r.normal(size=(n, k)), r.normal(size=(m, k)), r.integers(0, n, 11), r.integers(0, m, 11), r.normal(size=11)),
+@program(lambda r, n, m, k: (r.normal(size=(n, k)), r.normal(size=(m, k)), r.integers(0, n, 11), r.integers(0, m, 11),
+                             r.normal(size=11)),
          (4, 3, 2), (7, 9, 3), wrt=(0, 1), analytic=True)
 def matrix_factorisation_sparse(U, V, row, column, value):
     return np.mean((np.sum(U[row] * V[column], axis=1) - value) ** 2)
@@ -445,7 +448,8 @@ def rbf_quadratic_form(log_params, X, y):
     return y @ K @ y
 
 
-@program(lambda r, n, m: (0.8, r.normal(size=n), r.normal(size=m), r.normal(size=m)), (4, 6), (9, 5), wrt=(0, 3), analytic=True)
+@program(lambda r, n, m: (0.8, r.normal(size=n), r.normal(size=m), r.normal(size=m)), (4, 6), (9, 5), wrt=(0, 3),
+         analytic=True)
 def kernel_regression(bandwidth, grid, x, y):
     weights = np.exp(-0.5 * ((grid[:, np.newaxis] - x) / bandwidth) ** 2)
     return np.mean((weights @ y / weights.sum(1)) ** 2)
@@ -498,14 +502,15 @@ def himmelblau(x, y):
 
 @program(lambda r: (r.uniform(0.2, 0.9), r.uniform(0.2, 0.9)), (), (), wrt=(0, 1))
 def scalar_math(a, b):
-    return math.sin(a) * math.exp(b) + math.log(a) ** 2 - math.atan2(b, a) + math.sqrt(a * b) + math.hypot(a, b) + math.erf(a)
+    return (math.sin(a) * math.exp(b) + math.log(a) ** 2 - math.atan2(b, a) + math.sqrt(a * b) + math.hypot(a, b)
+            + math.erf(a))
 
 
 @program(lambda r: (r.uniform(1.2, 2.0), r.uniform(0.2, 0.9)), (), (), wrt=(0, 1))
 def scalar_math_more(a, b):
-    return (math.tanh(a) + math.asin(b) * math.acos(b) + math.cosh(b) - math.sinh(a) + math.log1p(b) + math.expm1(b) + math.pow(a, b)
-            + math.acosh(a) + math.atanh(b) + math.asinh(a) + math.lgamma(a) + math.fabs(b) + math.log2(a) + math.log10(a) + math.atan(b)
-            + math.tan(b) + math.cos(a))
+    first = math.tanh(a) + math.asin(b) * math.acos(b) + math.cosh(b) - math.sinh(a) + math.log1p(b) + math.expm1(b)
+    second = math.acosh(a) + math.atanh(b) + math.asinh(a) + math.lgamma(a) + math.fabs(b) + math.pow(a, b)
+    return first * second + math.log2(a) + math.log10(a) + math.atan(b) + math.tan(b) + math.cos(a)
 
 
 @program(lambda r: (r.uniform(80, 120), 100.0, r.uniform(0.1, 0.4), 0.03, r.uniform(0.5, 2)), (), (), wrt=(0, 2, 3, 4))
@@ -522,7 +527,9 @@ def black_scholes_call(spot, strike, sigma, rate, time):
 def black_scholes_portfolio(spot, sigma, strike):
     root = sigma * np.sqrt(1.5)
     d1 = np.log(spot / strike) / root + 0.5 * root
-    normal = lambda z: 0.5 * (1.0 + special.erf(z / np.sqrt(2.0)))
+
+    def normal(z):
+        return 0.5 * (1.0 + special.erf(z / np.sqrt(2.0)))
     return np.sum(spot * normal(d1) - strike * normal(d1 - root))
 
 
@@ -615,7 +622,8 @@ topic("networks")
 
 def mlp_inputs(r: Rng, n: int, d: int, h: int) -> tuple:
     """W1, b1, W2, b2, X, y of a network with one hidden layer."""
-    return r.normal(size=(d, h)), r.normal(size=h), r.normal(size=(h, 1)), r.normal(size=1), r.normal(size=(n, d)), r.normal(size=(n, 1))
+    parameters = r.normal(size=(d, h)), r.normal(size=h), r.normal(size=(h, 1)), r.normal(size=1)
+    return *parameters, r.normal(size=(n, d)), r.normal(size=(n, 1))
 
 
 @program(mlp_inputs, (5, 3, 4), (12, 2, 6), wrt=(0, 1, 2, 3), analytic=True)
@@ -624,14 +632,16 @@ def mlp(W1, b1, W2, b2, X, y):
     return np.mean((hidden @ W2 + b2 - y) ** 2)
 
 
-@program(lambda r, n, d, h: ({"W": r.normal(size=(d, h)), "b": r.normal(size=h), "out": r.normal(size=h)}, r.normal(size=(n, d)), r.normal(size=n)),
+@program(lambda r, n, d, h: ({"W": r.normal(size=(d, h)), "b": r.normal(size=h), "out": r.normal(size=h)},
+                             r.normal(size=(n, d)), r.normal(size=n)),
          (5, 3, 4), (12, 2, 6), wrt="params")
 def mlp_dict(params, X, y):
     hidden = np.maximum(X @ params["W"] + params["b"], 0)
     return ((hidden @ params["out"] - y) ** 2).mean()
 
 
-@program(lambda r, n: ([(r.normal(size=(2, 4)), r.normal(size=4)), (r.normal(size=(4, 3)), r.normal(size=3))], r.normal(size=(n, 2))), 4, 11, wrt="layers")
+@program(lambda r, n: ([(r.normal(size=(2, 4)), r.normal(size=4)), (r.normal(size=(4, 3)), r.normal(size=3))],
+                       r.normal(size=(n, 2))), 4, 11, wrt="layers")
 def mlp_layers(layers, X):
     for W, b in layers:
         X = np.tanh(X @ W + b)
@@ -755,7 +765,7 @@ def many_ufuncs(x):
 @program(lambda r, n: (r.uniform(0.2, 0.8, n), r.uniform(1.1, 2.3, n)), 5, 17, wrt=(0, 1))
 def many_binary_ufuncs(x, y):
     a = np.hypot(x, y) + np.arctan2(x, y) + np.logaddexp(x, y) + np.power(y, x) + np.copysign(x, -y)
-    b = np.fmod(7 * x, y) + np.mod(-5 * x, y) + np.true_divide(x, y) + np.subtract(x, y) + np.cbrt(x) + np.reciprocal(y) + np.square(x)
+    b = np.fmod(7 * x, y) + np.mod(-5 * x, y) + np.true_divide(x, y) + np.subtract(x, y) + np.cbrt(x) + np.reciprocal(y)
     c = np.fabs(x - 0.5) + np.sign(x) * y + np.floor(y) * x + np.ceil(y) * y + np.trunc(3 * x) * x
     return np.sum(a * b + c)
 
@@ -782,7 +792,8 @@ def creation(x):
 @program(lambda r, n: (r.normal(size=(n, 1, 3)),), 2, 6, analytic=True)
 def squeeze_and_expand(x):
     y = np.squeeze(x, axis=1)
-    return np.sum(np.expand_dims(y, 0) * y[None] * 0.5) + np.sum(np.swapaxes(x, 0, 2)[0, 0] ** 3) + np.sum(np.moveaxis(x, 2, 0)[1])
+    moved = np.sum(np.swapaxes(x, 0, 2)[0, 0] ** 3) + np.sum(np.moveaxis(x, 2, 0)[1])
+    return np.sum(np.expand_dims(y, 0) * y[None] * 0.5) + moved
 
 
 @program(lambda r, n, m: (r.normal(size=(n, m)),), (4, 4), (3, 5), analytic=True)
@@ -892,7 +903,8 @@ def tempered(beta, x, *, power=2):
 add("closure", make_closure(1.7, np.array([0.3, 2.0])), vector, (4, 18), analytic=True)
 add("method", Penalty(0.3).value, vector, (4, 18), analytic=True)
 add("partial", functools.partial(tempered, 0.7, power=3), vector, (4, 18))
-add("lambda_expression", lambda x, a: np.sum(np.exp(-a * x ** 2)), lambda r, n: (r.normal(size=n), 0.8), (4, 18), wrt=(0, 1), analytic=True)
+add("lambda_expression", lambda x, a: np.sum(np.exp(-a * x ** 2)), lambda r, n: (r.normal(size=n), 0.8), (4, 18), wrt=(0, 1),
+    analytic=True)
 
 
 def residuals(p, t, y):
@@ -929,7 +941,8 @@ SINGLE = 2e-4
 def single(inputs: Callable[..., tuple]) -> Callable[..., tuple]:
     """The same inputs with every float array in float32."""
     def make(r: Rng, *size: int) -> tuple:
-        return tuple(a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype == np.float64 else a for a in inputs(r, *size))
+        wide = inputs(r, *size)
+        return tuple(a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype == np.float64 else a for a in wide)
     return make
 
 
@@ -938,8 +951,8 @@ add("rosenbrock_f32", rosenbrock, single(vector), (2, 30), analytic=True, rtol=S
 add("softmax_entropy_f32", softmax_entropy, single(vector), (5, 18), rtol=SINGLE)
 add("mlp_f32", mlp, single(mlp_inputs), ((5, 3, 4), (12, 2, 6)), wrt=(0, 1, 2, 3), analytic=True, rtol=SINGLE)
 add("huber_f32", huber, single(lambda r, n: (3 * r.normal(size=n), 1.2)), (7, 40), rtol=SINGLE)
-add("mixed_precision", quadratic_form, lambda r, n: (r.normal(size=n).astype(np.float32), r.normal(size=(n, n))), (4, 9), wrt=(0, 1), analytic=True,
-    rtol=SINGLE)
+add("mixed_precision", quadratic_form, lambda r, n: (r.normal(size=n).astype(np.float32), r.normal(size=(n, n))), (4, 9),
+    wrt=(0, 1), analytic=True, rtol=SINGLE)
 
 
 # ========================================================================================================== edge shapes

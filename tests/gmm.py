@@ -23,7 +23,7 @@ class Problem(NamedTuple):
     alpha: np.ndarray
     mu: np.ndarray
     q: np.ndarray
-    l: np.ndarray  # noqa: E741  the name in the papers
+    l: np.ndarray
     x: np.ndarray
     gamma: float
     m: int
@@ -45,13 +45,13 @@ def golden() -> tuple[float, np.ndarray]:
     return stored["objective"], np.array(stored["gradient"])
 
 
-def packed(alpha: Any, mu: Any, q: Any, l: Any) -> np.ndarray:  # noqa: E741
+def packed(alpha: Any, mu: Any, q: Any, l: Any) -> np.ndarray:
     """Gradients in ADBench's order: alpha, mu, then q and l of each component."""
     return np.concatenate([alpha, mu.ravel(), np.hstack([q, l]).ravel()])
 
 
 # ------------------------------------------------------------------------------------------------- written with einsum
-def log_wishart(q, l, gamma, m):  # noqa: E741
+def log_wishart(q, l, gamma, m):
     """The prior on the inverse covariances."""
     K, D = q.shape
     n = D + m + 1
@@ -61,7 +61,7 @@ def log_wishart(q, l, gamma, m):  # noqa: E741
     return frobenius - m * np.sum(q) - K * C
 
 
-def gmm_einsum(alpha, mu, q, l, x, gamma, m):  # noqa: E741
+def gmm_einsum(alpha, mu, q, l, x, gamma, m):
     """All components at once."""
     N, D = x.shape
     row, column = np.arange(D)[:, None], np.arange(D)[None, :]
@@ -76,7 +76,7 @@ def gmm_einsum(alpha, mu, q, l, x, gamma, m):  # noqa: E741
 
 
 # ------------------------------------------------------------------------------------------ written component by component
-def gmm_components(alpha, mu, q, l, x, gamma, m):  # noqa: E741
+def gmm_components(alpha, mu, q, l, x, gamma, m):
     """A Python loop over the components, each column of Q on its own."""
     N, D = x.shape
     beta = []

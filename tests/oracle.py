@@ -53,9 +53,9 @@ def gradient_of(function: Callable[..., Any], args: tuple, position: int, deriva
     for index, leaf in enumerate(leaves):
         def of_leaf(x: Any, index: int = index) -> Any:
             changed = iter([*leaves[:index], x, *leaves[index + 1:]])
-            call = copy.deepcopy(wide[:position]), map_leaves(lambda _: next(changed), wide[position]), copy.deepcopy(wide[position + 1:])
+            moved = map_leaves(lambda _: next(changed), wide[position])
             with np.errstate(all="ignore"):
-                return function(*call[0], call[1], *call[2])
+                return function(*copy.deepcopy(wide[:position]), moved, *copy.deepcopy(wide[position + 1:]))
         slope = derivative(of_leaf, leaf)
         kind = kinds[index]
         found.append(slope.astype(kind.dtype) if isinstance(kind, np.ndarray) else float(slope))
@@ -100,7 +100,8 @@ def mpmath_slope(function: Callable[..., Any], index: int, *args: float, digits:
     with mpmath.workdps(2 * digits):
         point = [mpmath.mpf(a) for a in args]
         order = tuple(int(i == index) for i in range(len(args)))
-        return float(mpmath.re(mpmath.diff(function, tuple(point), order) if len(args) > 1 else mpmath.diff(function, point[0])))
+        slope = mpmath.diff(function, tuple(point), order) if len(args) > 1 else mpmath.diff(function, point[0])
+        return float(mpmath.re(slope))
 
 
 # ---------------------------------------------------------------------------------------------------- structures
