@@ -53,7 +53,8 @@ class Printer:
         parts = [self.docstring(), "import math\n\nimport numba as nb\nimport numpy as np\n", self.settings()]
         parts += [support_source(f) for f in support_closure(self.program.support)]
         parts += [self.kernel(), self.entry()]
-        text = "\n\n".join(part.rstrip("\n") + "\n" for part in parts if part)
+        text = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+        text = text.replace(self.docstring() + "\n\n\n", self.docstring() + "\n\n").replace("import numpy as np\n\n\n", "import numpy as np\n\n")
         if "math." not in text.split("import math", 1)[1]:
             text = text.replace("import math\n\n", "", 1)
         return text
@@ -174,7 +175,7 @@ class Printer:
         assert isinstance(s, Accumulate)
         target = s.target.name if isinstance(s.target, Var) else self.element(s.target.array, s.target.index)
         value = self.expr(s.expr)
-        if s.operator in ("+", "-", "*"):
+        if s.operator in ("+", "-", "*", "/"):
             return f"{target} {s.operator}= {value}"
         if s.operator in ("max", "min"):
             sign = ">" if s.operator == "max" else "<"

@@ -7,6 +7,7 @@ that cost little are `macro`s: they are computed again wherever they are read, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,10 @@ from .index import (
 
 MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
 REDUCTIONS = {"reduce_sum": "+", "reduce_prod": "*", "reduce_max": "max", "reduce_min": "min", "reduce_any": "or", "reduce_all": "and"}
+# Python's own functions raise where IEEE arithmetic gives inf or NaN; NumPy's do the same whether compiled or not.
+IEEE = {name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot")}
+IEEE |= {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh", "acosh": "arccosh",
+         "atanh": "arctanh", "pow": "power"}
 IndexMap = Callable[[tuple[Index, ...]], tuple[Index, ...]]
 
 
@@ -271,6 +276,8 @@ class Lowering:
             return
         axes = self.axes_for(op.result.type)
         operands = tuple(self.read(x, axes if x.type.dims else ()) for x in op.operands)
+        if "dim" in op.attributes:
+            operands += (SizeOf(op.attributes["dim"]),)
         for function in row.support:
             self.support[function.__name__] = function
         self.elementwise(op.result, axes, elementwise_code(op, row), operands, row.cost)
@@ -291,7 +298,7 @@ class Lowering:
         for x in operands:
             if isinstance(x, Read) and x.value in self.definitions:
                 inner = self.definitions[x.value]
-                definition.cost += inner.cost if inner.is_macro else 0.0
+                definition.cost += inner.cost if inner.is_macro and len(inner.axes) >= len(kept) else 0.0
                 heavy |= inner.heavy if inner.is_macro else {x.value} if len(inner.axes) >= len(kept) else set()
         definition.heavy = frozenset(heavy)
         if kept and definition.cost <= MACRO_COST and len(heavy) <= 1 and value not in self.results:
@@ -518,10 +525,13 @@ def elementwise_code(op: Operation, row: Op) -> str:
     assert row.code is not None
     if op.op == "cast":
         return cast_code(op.attributes["dtype"], op.operands[0].type.dtype)
+    code = re.sub(r"\bmath\.(\w+)", lambda m: f"np.{IEEE[m[1]]}" if m[1] in IEEE else m[0], row.code)
     dtype = op.result.type.dtype
     if dtype.is_integer and dtype not in (DType.i64, DType.u64):
-        return f"np.{dtype.value}({row.code})"                 # numba widens narrow integers to 64 bits
-    return row.code
+        return f"np.{dtype.value}({code})"                     # numba widens narrow integers to 64 bits
+    if row.promotes and dtype is DType.f32:
+        return f"np.float32({code})"
+    return code
 
 
 def cast_code(to: DType, source: DType) -> str:

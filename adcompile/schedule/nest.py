@@ -92,7 +92,21 @@ class Nest:
             nodes += self.level(plain, opened) if plain else []
             if looped:
                 nodes.append(Loop(axis, self.level(looped, opened | {axis})))
-        return nodes
+        return self.in_program_order(nodes)
+
+    def in_program_order(self, nodes: list[Node]) -> list[Node]:
+        """The nodes in an order that respects what reads what, otherwise that of the user's program."""
+        inside = [[leaf.statement for leaf, _ in leaves([node])] for node in nodes]
+        home = {s: k for k, group in enumerate(inside) for s in group}
+        needs = [{home[maker] for s in group for maker, _ in self.dependencies[s] if maker in home} - {k} for k, group in enumerate(inside)]
+        first = [min(s.number for s in group) for group in inside]
+        order: list[int] = []
+        left = set(range(len(nodes)))
+        while left:
+            ready = min((k for k in left if not needs[k] & left), key=lambda k: first[k])
+            order.append(ready)
+            left.remove(ready)
+        return [nodes[k] for k in order]
 
     def stages(self, axis: Axis, statements: list[Statement]) -> dict[Statement, float]:
         """Whole numbers are passes along the axis; halves lie between them."""
@@ -128,6 +142,8 @@ class Nest:
             latest = min(stages[r] - 0.5 * barrier for r, barrier in readers[s])
             if axis in s.axes:
                 latest -= latest % 1
+            elif latest >= 1.0 and latest % 1 == 0.0:
+                latest -= 0.5                   # with what else comes between the two passes
             if latest > stages[s] and (axis not in s.axes or can_sink(s, latest, None)):
                 stages[s] = latest
 

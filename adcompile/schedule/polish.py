@@ -33,15 +33,15 @@ from ..ir.loops import (
 LONGEST = 80                # characters of an expression that a temporary may be folded into
 
 
-def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
+def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[str]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
     """The program with needless temporaries gone and invariant loads in locals."""
     reads = count_reads(body, returns)
     writes = Counter(s.name for s in walk(body) if isinstance(s, Assign))
     updated = {s.target.name for s in walk(body) if isinstance(s, Accumulate) and isinstance(s.target, Var)}
     once = {name for name, n in writes.items() if n == 1 and name not in updated}
     body = inline(body, reads, once)
-    body = hoist(body)
-    return shorten_names(body, returns)
+    body = tuple(map(in_place, hoist(body)))
+    return shorten_names(body, returns, taken)
 
 
 def count_reads(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> Counter[str]:
@@ -169,28 +169,58 @@ def hoisted(loop: For) -> list[Statement]:
     return [*(Assign(v.name, x) for x, v in local.items()), For(loop.index, loop.stop, body)]
 
 
+# ------------------------------------------------------------------------------------------------ in place
+def in_place(s: Statement) -> Statement:
+    """`a[i] = a[i] + x` as `a[i] += x`, and so for -, * and /."""
+    if isinstance(s, (For, While, If)):
+        return rebuild(s, tuple(tuple(map(in_place, b)) for b in bodies(s)))
+    if not isinstance(s, Store) or not isinstance(s.expr, Apply) or len(s.expr.operands) != 2:
+        return s
+    operator = {f"{{0}} {o} {{1}}": o for o in "+-*/"}.get(s.expr.code)
+    first, second = s.expr.operands
+    target = Load(s.array, s.index)
+    if operator in ("+", "*") and second == target:
+        first, second = second, first
+    if operator is None or first != target or any(x == target for x in subexpressions(second)):
+        return s
+    return Accumulate(target, operator, second, s.location)
+
+
 # ------------------------------------------------------------------------------------------------ names
-def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
-    """Take numbers and trailing underscores off names where the short form is free."""
-    locals_ = assigned_names(body)
+def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[str]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
+    """Take numbers and trailing underscores off names where the short form is free; number unnamed temporaries in order."""
+    locals_ = ordered_locals(body)
     arrays = {x.array for s in walk(body) for e in own_expressions(s) for x in subexpressions(e) if isinstance(x, Load)} | written_arrays(body)
-    everything = locals_ | arrays | {x.name for e in returns for x in subexpressions(e) if isinstance(x, Var)}
-    everything |= set(count_reads(body, returns))
+    everything = {*taken, *locals_, *arrays, *count_reads(body, returns)}
+    everything |= {x.name for e in returns for x in subexpressions(e) if isinstance(x, Var)}
+    everything -= {name for name in locals_ if is_unnamed(name)}
     new: dict[str, str] = {}
-    for name in sorted(locals_):
-        short = name.rstrip("_") if name.endswith("_") else name
-        stem = name.rstrip("0123456789").removesuffix("_")
-        for wish in ([short] if name.endswith("_") else [stem] if name[-1].isdigit() and "_" in name else []):
-            if wish and wish not in everything and wish.isidentifier():
-                new[name] = wish
-                everything.add(wish)
-    if not new:
-        return body, returns
+    if returns and isinstance(returns[0], Var) and returns[0].name in locals_ and is_unnamed(returns[0].name) and "value" not in everything:
+        new[returns[0].name] = "value"
+        everything.add("value")
+    for name in locals_:
+        if name in new:
+            continue
+        stem = name.rstrip("0123456789").removesuffix("_") if name[-1].isdigit() and "_" in name else name.rstrip("_")
+        wishes = [f"t{k}" for k in range(1, len(locals_) + len(everything) + 2)] if is_unnamed(name) else [stem]
+        wish = next((w for w in wishes if w not in everything), name)
+        new[name] = wish
+        everything.add(wish)
 
     def change(e: Expr) -> Expr:
         return Var(new.get(e.name, e.name)) if isinstance(e, Var) else e
 
     return tuple(renamed(s, new, change) for s in body), tuple(map_expr(e, change) for e in returns)
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a local has no name of the user's: t, t_3."""
+    return name.rstrip("0123456789") in ("t", "t_")
+
+
+def ordered_locals(body: tuple[Statement, ...]) -> list[str]:
+    """The local scalars, in the order in which they are set."""
+    return list(dict.fromkeys(s.name for s in walk(body) if isinstance(s, Assign)))
 
 
 def renamed(s: Statement, new: dict[str, str], change: Callable[[Expr], Expr]) -> Statement:

@@ -33,7 +33,7 @@ from .index import ONE, Affine, Axis, Index, IndexValue, Lookup, Operand, Quotie
 from .lower import Definition, Lowering, Statement, start_of
 from .names import LOOP_NAMES, SIZE_NAMES, Names
 from .nest import Leaf, Loop, Nest, Node, leaves
-from .polish import polish
+from .polish import is_unnamed, polish
 
 
 @dataclass(eq=False)
@@ -96,7 +96,8 @@ class Writer:
                 self.out(Store(name, (), self.operand(output)))       # type: ignore[arg-type]
         returns = tuple(Var(self.storage[o].array) if isinstance(o, Value) else self.operand(o)
                         for o in self.lowering.outputs[:self.interface.returned])
-        body, returns = polish(tuple(self.frames[0].out), returns)
+        taken = self.outer_names | set(self.loop_names.values()) | {b.name for b in self.buffers}
+        body, returns = polish(tuple(self.frames[0].out), returns, taken)
         return Program(self.interface, self.function, self.parameters, self.gradients, self.sizes, tuple(self.buffers),
                        tuple((self.arrays[v], c) for v, c in self.lowering.arrays.items()), body, returns,
                        tuple(self.lowering.support.values()))
@@ -120,6 +121,7 @@ class Writer:
                 self.sizes[symbol] = self.names.first_free([*wishes, "size"])
         self.arrays = {v: self.names.fresh(v.name) for v in self.lowering.arrays}
         self.scalars = dict(given)
+        self.outer_names = set(self.names.taken)
 
     def size_symbols(self) -> list[str]:
         """All size symbols; that of the outermost loop first, so that it gets the first name."""
@@ -196,7 +198,7 @@ class Writer:
     def name_storage(self, storage: Storage) -> None:
         """Name the array and the local scalar of a value, and allocate the array."""
         value = storage.definition.value
-        wish = "t" if value.name in ("", "t") else value.name
+        wish = value.name or "t"
         if storage.kept:
             home = self.array_of(value)
             if home is not value and not self.storage[home].array:
@@ -228,7 +230,7 @@ class Writer:
             if place >= self.interface.returned:
                 return self.gradients[place - self.interface.returned][0]
         type = Type(value.type.dtype, tuple(a.length for a in storage.kept)) if value not in outputs else value.type
-        name = self.names.fresh(wish)
+        name = self.names.fresh("kept" if is_unnamed(wish) else wish)
         over = ", ".join(self.loop_names.get(a, str(a.length)) for a in storage.kept)
         self.buffers.append(Buffer(name, type, "result" if value in outputs else f"kept over {over}: read in another loop than it is made in"))
         return name
