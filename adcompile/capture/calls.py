@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import CaptureError
-from ..ir.signature import Access, Captured
 from ..ir.types import DType, dtype_of
 from ..library.registry import LIBRARY
 from . import source
-from .inputs import STANDARD, is_number, is_user_module
+from .hook import Scope, read_attribute
+from .inputs import is_user_module
 from .trace import (
     TRACED,
     SymInt,
@@ -33,6 +33,8 @@ from .trace import (
 RANDOM_MODULES = ("numpy.random", "random", "secrets")
 CLOCK_MODULES = ("time", "datetime")
 INPUT_OUTPUT = frozenset({builtins.open, builtins.input, np.load, np.save, np.loadtxt, np.savetxt, np.genfromtxt})
+CALL = "__call__"
+CACHED = type(functools.lru_cache(abs))
 CHANGING = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem",
                       "add", "discard", "__setitem__", "__delitem__"})
 
@@ -50,12 +52,20 @@ def call(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
             return BUILTINS[function](trace, *arguments, **keywords)
         if function in LIBRARY or is_numeric_function(function):
             return numeric(trace, function, arguments, keywords)
+    if is_compiled(function):
+        return call(value_function(function), *arguments, **keywords)
     refuse_effects(function)
     inner = python_function(function)
     if inner is not None:
         target, extra = inner
         return run(target, (*extra, *arguments), keywords)
     return call_other(trace, function, arguments, keywords)
+
+
+class Hooks(Scope):
+    """All hooks of one function."""
+
+    call = staticmethod(call)
 
 
 def hashable(function: Any) -> bool:
@@ -86,8 +96,8 @@ def numeric(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: d
     if function in NEW_ARRAYS and function in LIBRARY and makes_floats(function, arguments, keywords):
         return trace.apply(function, arguments, keywords)
     if not contains(arguments, TRACED) and not contains(keywords, TRACED):
-        return function(*wrap_callbacks(arguments), **keywords)
-    if "out" in keywords and keywords["out"] is not None:
+        return function(*map(callback, arguments), **{k: callback(a) for k, a in keywords.items()})
+    if keywords.pop("out", None) is not None:
         raise CaptureError(f"{function_name(function)}(..., out=) writes into an array", user_location(), "use the function's result")
     if function not in LIBRARY and isinstance(function, type) and len(arguments) == 1 and not keywords:
         return convert(trace, arguments[0], np.dtype(function))
@@ -98,7 +108,7 @@ def numeric(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: d
 
 
 COPYING = frozenset({np.copy, np.array})
-NEW_ARRAYS = frozenset({np.zeros, np.ones, np.empty, np.full})
+NEW_ARRAYS: frozenset[Any] = frozenset({np.zeros, np.ones, np.empty, np.full})
 
 
 def makes_floats(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
@@ -134,11 +144,12 @@ def python_function(function: Any) -> tuple[types.FunctionType, tuple[Any, ...]]
         return (function, ()) if is_user_function(function) else None
     if isinstance(function, type):
         return None
-    for attribute in ("py_func", "__wrapped__"):                # numba dispatchers; lru_cache and other wrappers in C
-        inner_function = getattr(function, attribute, None)
-        if isinstance(inner_function, types.FunctionType):
-            return python_function(inner_function)
-    method = getattr(type(function), "__call__", None)
+    inner_function = getattr(function, "py_func", None)         # numba's dispatchers
+    if isinstance(function, CACHED):
+        inner_function = function.__wrapped__
+    if isinstance(inner_function, types.FunctionType):
+        return python_function(inner_function)
+    method = getattr(type(function), CALL, None)
     if isinstance(method, types.FunctionType) and is_user_function(method):
         return method, (function,)
     return None
@@ -146,10 +157,20 @@ def python_function(function: Any) -> tuple[types.FunctionType, tuple[Any, ...]]
 
 def is_user_function(function: types.FunctionType) -> bool:
     """Whether a function is the user's: not of NumPy and its kind, not of Python's library, not of adcompile."""
-    module = function.__module__ or ""
-    if module.startswith("adcompile.examples"):
-        return True
-    return is_user_module(types.ModuleType(module)) or module.split(".")[0] not in STANDARD and module == ""
+    return is_user_module(function.__module__)
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether a callable is one of adcompile's own compiled functions."""
+    return type(function).__module__ == "adcompile.api" and hasattr(function, "gradient")
+
+
+def value_function(function: Any) -> Any:
+    """The user's function in a compiled one that only computes values."""
+    if function.gradient:
+        raise CaptureError(f"the compiled gradient {getattr(function, '__name__', '')} is called inside a compiled function",
+                           user_location(), "call it outside and pass its result as an argument")
+    return function.function
 
 
 def run(function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -160,18 +181,27 @@ def run(function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict
 def traceable(function: types.FunctionType) -> Callable[..., Any]:
     """A function that does the same through hooks. Without source it runs as it is, with what it reads from outside replaced
     by tracers."""
-    from .hook import Scope
     if source.is_rewritten(function):
         return function
     new = source.rewritten(function)
     if new is None:
         return without_source(function)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[source.HOOK] = types.CellType(Scope(function))
-    result = types.FunctionType(new.code, function.__globals__, function.__name__, function.__defaults__,
+    cells[source.HOOK] = types.CellType(Hooks(function))
+    result = types.FunctionType(new.code, function.__globals__, function.__name__, read_defaults(function),
                                 tuple(cells[name] for name in new.free))
     result.__kwdefaults__ = function.__kwdefaults__
     return result
+
+
+def read_defaults(function: types.FunctionType) -> tuple[Any, ...] | None:
+    """The default values of a function's parameters. Arrays among them can change in place, so they are inputs."""
+    trace = current_trace()
+    if trace is None or not any(isinstance(d, np.ndarray) for d in function.__defaults__ or ()):
+        return function.__defaults__
+    access = trace.inputs.captured(function).attribute("__defaults__")
+    return tuple(trace.inputs.read(d, access.item(k), f"default {k} of {function.__name__}") if isinstance(d, np.ndarray) else d
+                 for k, d in enumerate(function.__defaults__ or ()))
 
 
 def without_source(function: types.FunctionType) -> Callable[..., Any]:
@@ -182,10 +212,10 @@ def without_source(function: types.FunctionType) -> Callable[..., Any]:
     replaced = dict(function.__globals__)
     for name in names & set(function.__globals__):
         value = function.__globals__[name]
-        replaced[name] = trace.inputs.materialise(trace.inputs.read(value, Access(Captured(function.__globals__)).item(name), name))
+        replaced[name] = trace.inputs.materialise(trace.inputs.read(value, trace.inputs.captured(function.__globals__).item(name), name))
     cells = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        value = trace.inputs.read(cell.cell_contents, Access(Captured(cell)).cell(), name)
+        value = trace.inputs.read(cell.cell_contents, trace.inputs.captured(cell).cell(), name)
         cells.append(types.CellType(trace.inputs.materialise(value)))
     result = types.FunctionType(function.__code__, replaced, function.__name__, function.__defaults__, tuple(cells))
     result.__kwdefaults__ = function.__kwdefaults__
@@ -194,13 +224,13 @@ def without_source(function: types.FunctionType) -> Callable[..., Any]:
 
 def partial_arguments(trace: Trace, function: functools.partial[Any]) -> tuple[Any, ...]:
     """The positional arguments stored in a partial, as inputs."""
-    access = Access(Captured(function)).attribute("args")
+    access = trace.inputs.captured(function).attribute("args")
     return tuple(trace.inputs.read(a, access.item(k), f"argument {k}") for k, a in enumerate(function.args))
 
 
 def partial_keywords(trace: Trace, function: functools.partial[Any]) -> dict[str, Any]:
     """The keyword arguments stored in a partial, as inputs."""
-    access = Access(Captured(function)).attribute("keywords")
+    access = trace.inputs.captured(function).attribute("keywords")
     return {k: trace.inputs.read(a, access.item(k), k) for k, a in function.keywords.items()}
 
 
@@ -225,28 +255,28 @@ def refuse_effects(function: Any) -> None:
 
 def call_other(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A class, a method of a builtin type, a function of another library: called as it is."""
-    if isinstance(function, type) and "__init__" in vars(function) and function.__new__ is object.__new__ \
-            and isinstance(function.__init__, types.FunctionType) and source.rewritten(function.__init__) is not None:
-        made = object.__new__(function)
-        run(function.__init__, (made, *arguments), keywords)
-        return made
+    if isinstance(function, type) and function.__new__ is object.__new__:
+        initialise = vars(function).get("__init__")
+        if isinstance(initialise, types.FunctionType) and is_user_function(initialise):
+            made: Any = object.__new__(function)
+            run(initialise, (made, *arguments), keywords)
+            return made
     owner = getattr(function, "__self__", None)
-    if owner is not None and not isinstance(owner, types.ModuleType) and trace.inputs.origin(owner) is not None:
+    origin = None if owner is None or isinstance(owner, types.ModuleType) else trace.inputs.outside(owner)
+    if origin is not None:
         name = function.__name__
         if name in CHANGING:
-            origin = trace.inputs.origin(owner)
-            assert origin is not None
             raise CaptureError(f"`{origin.text}.{name}()` changes an object outside of the function", user_location(),
                                "return the new value from the function instead")
         copy = trace.inputs.materialise(owner)
         function = getattr(copy, name) if copy is not owner else function
-    arguments = wrap_callbacks(tuple(map(trace.inputs.materialise, arguments)))
-    return function(*arguments, **{k: trace.inputs.materialise(a) for k, a in keywords.items()})
+    keywords = {k: callback(trace.inputs.materialise(a)) for k, a in keywords.items()}
+    return function(*[callback(trace.inputs.materialise(a)) for a in arguments], **keywords)
 
 
-def wrap_callbacks(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments with user functions among them in their traceable form, for functions that call them back."""
-    return tuple(traceable(a) if isinstance(a, types.FunctionType) and is_user_function(a) else a for a in arguments)
+def callback(x: Any) -> Any:
+    """An argument as a function that calls it back gets it: user functions in their traceable form."""
+    return traceable(x) if isinstance(x, types.FunctionType) and is_user_function(x) else x
 
 
 # --------------------------------------------------------------------------------------------------------- builtins
@@ -360,7 +390,6 @@ def quantifier(plain: Callable[..., Any], reduction: Callable[..., Any]) -> Call
 
 def builtin_getattr(trace: Trace, owner: Any, name: str, *default: Any) -> Any:
     """`getattr(owner, name)`."""
-    from .hook import read_attribute
     value = getattr(owner, name, *default)
     if isinstance(owner, TRACED) or isinstance(value, TRACED) or not hasattr(owner, name):
         return value
@@ -378,5 +407,3 @@ BUILTINS: dict[Any, Callable[..., Any]] = {
     max: extremum(max, np.maximum, np.max), any: quantifier(any, np.any), all: quantifier(all, np.all),
     getattr: builtin_getattr, dict: builtin_dict,
 }
-
-__all__ = ["call", "is_number", "traceable"]

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import AdcompileError, CaptureError, DifferentiationError, ShapeError
+from ..errors import CaptureError, DifferentiationError, ShapeError
 from ..ir.analysis import live_operations, renamed
 from ..ir.builder import Builder
-from ..ir.core import Block, Function, Guard, Literal, Location, Operand, Operation, Size, Value, walk
+from ..ir.core import Block, Function, Guard, Location, Operand, Operation, Size, Value, walk
 from ..ir.dims import Dim
 from ..ir.op import literal_like
 from ..ir.rebuild import resolve_sizes
-from ..ir.signature import Access, Argument, Captured, Input, Leaf, Node, Signature, Static, Tree, leaves
+from ..ir.signature import Access, Argument, Input, Leaf, Node, Signature, Static, Tree, leaves
 from ..ir.types import DType, Type, dtype_of
 from .calls import call, python_function
 from .inputs import STATIC, Inputs, identifier, is_dataclass_instance, is_number
@@ -135,9 +135,9 @@ def location_of(f: Callable[..., Any]) -> Location | None:
 def with_origin(trace: Trace, f: Callable[..., Any]) -> Callable[..., Any]:
     """Remember the object that a bound method or a callable object holds on to, so that its attributes become inputs."""
     if isinstance(f, types.MethodType):
-        trace.inputs.register(f.__self__, Access(Captured(f.__self__)), "self")
+        trace.inputs.register(f.__self__, trace.inputs.captured(f.__self__), "self")
     elif not isinstance(f, (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type)):
-        trace.inputs.register(f, Access(Captured(f)), "self")
+        trace.inputs.register(f, trace.inputs.captured(f), "self")
     return f
 
 
@@ -412,6 +412,3 @@ def final_names(trace: Trace, body: Block) -> dict[Value, str]:
             if result not in names:
                 names[result] = fresh("t")
     return names
-
-
-__all__ = ["Abstract", "AdcompileError", "CapturedFunction", "Literal", "capture", "capture_types"]

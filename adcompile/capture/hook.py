@@ -15,10 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import CaptureError
-from ..ir.signature import Access, Captured
-from .calls import call
-from .inputs import Origin, is_container, is_number, is_user_module
-from .trace import TRACED, SymInt, Trace, TracedRange, Tracer, contains, current_trace, user_location
+from .inputs import Origin, is_container, is_user_module
+from .trace import TRACED, Trace, Tracer, contains, current_trace, user_location
 
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "Add": (operator.iadd, operator.add), "Sub": (operator.isub, operator.sub), "Mult": (operator.imul, operator.mul),
@@ -40,14 +38,12 @@ INSTEAD = {
 
 
 class Scope:
-    """The hooks as seen from one function."""
+    """The hooks as seen from one function. Calls are added by calls.py."""
 
     def __init__(self, function: types.FunctionType) -> None:
         self.globals = function.__globals__
         self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self.name = function.__name__
-
-    call = staticmethod(call)
 
     # ------------------------------------------------------------------------------------------------ names
     def load(self, name: str) -> Any:
@@ -55,7 +51,7 @@ class Scope:
         if name in self.globals:
             value = self.globals[name]
             trace = current_trace()
-            return value if trace is None else trace.inputs.read(value, Access(Captured(self.globals)).item(name), name)
+            return value if trace is None else trace.inputs.read(value, trace.inputs.captured(self.globals).item(name), name)
         if hasattr(builtins, name):
             return getattr(builtins, name)
         raise NameError(f"name {name!r} is not defined")
@@ -69,7 +65,7 @@ class Scope:
             raise NameError(f"cannot access free variable {name!r} where it is not associated with a value "
                             "in enclosing scope") from None
         trace = current_trace()
-        return value if trace is None else trace.inputs.read(value, Access(Captured(cell)).cell(), name)
+        return value if trace is None else trace.inputs.read(value, trace.inputs.captured(cell).cell(), name)
 
     def outside(self, name: str) -> NoReturn:
         """A global or nonlocal name is assigned: a side effect, which a compiled function cannot have."""
@@ -125,7 +121,7 @@ class Scope:
         """The condition of an `if`, `while`, conditional expression, `assert` or `not`."""
         if isinstance(value, Tracer):
             raise condition_error(value, construct)
-        return value
+        return self.iterate(value) if is_container(value) else value
 
     operand = truth
 
@@ -177,24 +173,18 @@ class Scope:
 def read_attribute(trace: Trace, owner: Any, name: str, value: Any) -> Any:
     """An attribute of an object that may have been found outside of the function."""
     if isinstance(owner, types.ModuleType):
-        if not is_user_module(owner):
+        if not is_user_module(owner.__name__):
             return value
-        return trace.inputs.read(value, Access(Captured(owner)).attribute(name), f"{owner.__name__}.{name}")
+        return trace.inputs.read(value, trace.inputs.captured(owner).attribute(name), f"{owner.__name__}.{name}")
     origin = trace.inputs.origin(owner)
-    if origin is None and isinstance(owner, (type, types.FunctionType)) and is_user_object(owner):
-        origin = Origin(owner, Access(Captured(owner)), owner.__name__)
+    if origin is None and isinstance(owner, (type, types.FunctionType)) and is_user_module(owner.__module__):
+        origin = Origin(owner, trace.inputs.captured(owner), owner.__name__)
     if origin is None or is_container(owner) or isinstance(owner, np.ndarray):
         return value
-    if isinstance(value, types.MethodType):                    # the class decides what the method does
+    if isinstance(value, (types.MethodType, types.BuiltinMethodType)):     # the class decides what the method does
         trace.inputs.check(type(owner), origin.access.attribute("__class__"), f"type({origin.text})", identity=True)
         return value
     return trace.inputs.read(value, origin.access.attribute(name), f"{origin.text}.{name}")
-
-
-def is_user_object(owner: Any) -> bool:
-    """Whether a class or function comes from a user's module."""
-    module = types.ModuleType(getattr(owner, "__module__", None) or "builtins")
-    return is_user_module(module)
 
 
 def read_item(trace: Trace, origin: Origin, key: Any) -> Any:
@@ -208,10 +198,9 @@ def read_item(trace: Trace, origin: Origin, key: Any) -> Any:
 
 def check_local(trace: Trace, target: Any, what: str) -> None:
     """Raises for a store into an object that exists outside of the function."""
-    origin = trace.inputs.origin(target)
-    if origin is not None or any(target is copy for copy in trace.inputs.copies.values() if not is_number(copy)):
-        text = origin.text if origin else "a captured container"
-        raise CaptureError(f"`{text}{what}` is assigned: that changes an object outside of the function", user_location(),
+    origin = trace.inputs.outside(target)
+    if origin is not None:
+        raise CaptureError(f"`{origin.text}{what}` is assigned: that changes an object outside of the function", user_location(),
                            "return the new value from the function instead")
 
 
@@ -228,6 +217,3 @@ def update(current: Tracer, function: Callable[[Any, Any], Any], value: Any) -> 
     if not current.ndim:
         return new
     return current.replace(new)
-
-
-__all__ = ["Scope", "SymInt", "TracedRange"]

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CaptureError
-from ..ir.core import Literal, Size, Value
+from ..ir.core import Size, Value
 from ..ir.signature import Access, Captured, Check, Input, Leaf, Node, Static, Tree
 from ..ir.types import DType, Type, dtype_of
 
 if TYPE_CHECKING:
-    from .trace import SymInt, Trace, Tracer
+    from .trace import Trace, Tracer
 
 STATIC = (bool, str, bytes, type(None), enum.Enum, np.dtype, type(Ellipsis), np.bool_)
 MOST_NUMBERS = 1000                                 # in one container read from outside
@@ -68,6 +68,8 @@ class Inputs:
         self.origins: dict[int, Origin] = {}
         self.found: dict[Access, Any] = {}          # access -> the tracer that stands for it
         self.copies: dict[int, Any] = {}            # id of a container -> its copy with tracers
+        self.roots: dict[int, Captured] = {}        # id of an object -> the root for it, one for each
+        self.copied: dict[int, Origin] = {}         # id of such a copy -> where the container was found
 
     # ------------------------------------------------------------------------------------------------ parameters
     def add(self, value: Any, access: Access, text: str, *, as_float: bool = False) -> Any:
@@ -90,50 +92,47 @@ class Inputs:
         self.values.append(parameter)
         if integer:
             self.sizes[name] = Size(index, None)
-            return self.size(sizes.symbol(name, int(value), integer=True))
+            return self.trace.size(sizes.symbol(name, int(value), integer=True), isinstance(value, int))
         weak = isinstance(value, (int, float, complex)) and not isinstance(value, np.generic)
-        return self.tracer(parameter, weak)
-
-    def tracer(self, value: Value | Literal, weak: bool) -> Tracer:
-        """A tracer of this trace."""
-        from .trace import Tracer
-        return Tracer(self.trace, value, weak)
-
-    def size(self, dim: Any) -> SymInt:
-        """A traced size of this trace."""
-        from .trace import SymInt
-        return SymInt(self.trace, dim)
+        return self.trace.tracer(parameter, weak)
 
     def dtype(self, value: Any, text: str) -> DType:
         """The IR dtype of a number or array; raises for those that have none."""
-        if type(value) is not np.ndarray and isinstance(value, np.ndarray):
+        location = self.trace.location()
+        if isinstance(value, np.ndarray) and not isinstance(value, np.memmap) and type(value) is not np.ndarray:
             raise CaptureError(f"`{text}` is a {type(value).__name__}, which does not compute as a plain array does",
-                               do=f"pass np.asarray({text})")
-        dtype = DType.i64 if isinstance(value, int) else dtype_of(np.asarray(value).dtype)
+                               location, f"pass np.asarray({text})")
+        dtype = DType.i64 if isinstance(value, int) else dtype_of(np.asarray(value).dtype.newbyteorder("="))
         if dtype is None:
             given = "Python objects" if np.asarray(value).dtype == object else f"dtype {np.asarray(value).dtype}"
             raise CaptureError(f"`{text}` is an array of {given}; only bool, integer, float32/64 and complex64/128 arrays can be compiled",
-                               do=f"convert it: np.asarray({text}, dtype=float)")
+                               location, f"convert it: np.asarray({text}, dtype=float)")
         if isinstance(value, int) and not -2**63 <= value < 2**63:
-            raise CaptureError(f"`{text}` = {value} does not fit into 64 bits", do="use a float")
+            raise CaptureError(f"`{text}` = {value} does not fit into 64 bits", location, "use a float")
         return dtype
 
     def constant(self, array: np.ndarray) -> Tracer:
         """A concrete array that is too large for the code, as a hidden input."""
         key = id(array)
         if key not in self.copies:
-            self.origins[key] = Origin(array, Access(Captured(array)), "constant")
-            self.copies[key] = self.add(array, Access(Captured(array)), "constant")
+            self.origins[key] = Origin(array, self.captured(array), "constant")
+            self.copies[key] = self.add(array, self.captured(array), "constant")
         tracer: Tracer = self.copies[key]
         return tracer
 
     # ------------------------------------------------------------------------------------------------ reading from outside
+    def captured(self, value: Any) -> Access:
+        """The access to an object that the function holds on to; equal for the same object."""
+        return Access(self.roots.setdefault(id(value), Captured(value)))
+
     def read(self, value: Any, access: Access, text: str) -> Any:
         """What the traced function sees of a value that was found outside of it at `access`."""
+        if self.trace.is_traced(value):
+            return value
         if isinstance(value, STATIC):
             self.check(value, access, text)
             return value
-        if is_number(value):
+        if is_number(value) and (not isinstance(value, np.ndarray) or value.dtype.kind in "biufc"):
             if access not in self.found:
                 self.found[access] = self.add(value, access, text)
             return self.found[access]
@@ -152,6 +151,10 @@ class Inputs:
     def origin(self, value: Any) -> Origin | None:
         """Where an object was found, None for objects made by the traced function itself."""
         return self.origins.get(id(value))
+
+    def outside(self, value: Any) -> Origin | None:
+        """Where an object that exists outside of the function was found, also for the copies made of containers."""
+        return self.origins.get(id(value)) or self.copied.get(id(value))
 
     def check(self, value: Any, access: Access, text: str, identity: bool = False) -> None:
         """Note that the capture is right only while this value stays."""
@@ -175,9 +178,10 @@ class Inputs:
         if id(value) not in self.copies:
             if len(value) > MOST_NUMBERS:
                 raise CaptureError(f"`{origin.text}` holds {len(value)} entries, too many to be read one by one",
-                                   do="make it a NumPy array outside of the function")
+                                   self.trace.location(), "make it a NumPy array outside of the function")
             self.check(len(value), origin.access.length(), f"len({origin.text})")
-            self.copies[id(value)] = self.copy(value, origin)
+            copy = self.copies[id(value)] = self.copy(value, origin)
+            self.copied[id(copy)] = Origin(copy, origin.access, origin.text)
         return self.copies[id(value)]
 
     def copy(self, value: Any, origin: Origin) -> Any:
@@ -200,8 +204,8 @@ class Inputs:
             return self.add(value, access, text, as_float=as_float), Leaf(index)
         if is_container(value) or (is_dataclass_instance(value)):
             return self.container(value, access, text, as_float)
-        if isinstance(value, (list, tuple, dict)) or hasattr(value, "__array__") and not isinstance(value, STATIC):
-            raise CaptureError(f"`{text}` is a {type(value).__name__}", do=f"pass an array: np.asarray({text})")
+        if hasattr(value, "__array__") and not isinstance(value, STATIC):
+            raise CaptureError(f"`{text}` is a {type(value).__name__}", self.trace.location(), f"pass an array: np.asarray({text})")
         if not isinstance(value, (*STATIC, type, types.FunctionType, types.ModuleType)):
             self.register(value, access, text)
         return value, Static(value)
@@ -249,7 +253,9 @@ def identifier(text: str) -> str:
     return name
 
 
-def is_user_module(module: types.ModuleType) -> bool:
+def is_user_module(name: str | None) -> bool:
     """Whether a module is the user's own: neither NumPy and its kind nor Python's standard library."""
-    root = module.__name__.split(".")[0]
+    root = (name or "").split(".")[0]
+    if root == "adcompile":
+        return bool(name and name.startswith("adcompile.examples"))
     return root not in STANDARD and root not in sys.stdlib_module_names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Self
 
 from .trace import Trace, Tracer, current_trace
 
@@ -34,7 +34,7 @@ class no_grad(contextlib.ContextDecorator):
     def __init__(self) -> None:
         self.traces: list[Trace | None] = []
 
-    def __enter__(self) -> no_grad:
+    def __enter__(self) -> Self:
         trace = current_trace()
         self.traces.append(trace)
         if trace is not None:

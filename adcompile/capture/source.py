@@ -8,7 +8,6 @@ columns stay the user's, so that tracebacks, debuggers and IR locations show the
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -359,6 +358,12 @@ class Rewriter(ast.NodeTransformer):
         word = "and" if isinstance(node.op, ast.And) else "or"
         values = [self.visit(v) for v in node.values]
         node.values = [self.hook("operand", v, text(word), at=v) for v in values[:-1]] + values[-1:]
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        node.left, operands = self.visit(node.left), [self.visit(c) for c in node.comparators]
+        node.comparators = [self.hook("iterate", c, at=c) if isinstance(op, (ast.In, ast.NotIn)) else c
+                            for op, c in zip(node.ops, operands, strict=True)]
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:

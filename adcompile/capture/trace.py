@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import difflib
-import functools
 import math
 import operator
 import os
@@ -16,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -37,6 +36,8 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 EXAMPLES = os.path.join(PACKAGE, "examples") + os.sep
 NUMPY_FOLDER = os.path.dirname(np.__file__) + os.sep
 
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
 ACTIVE = threading.local()
 
 
@@ -52,7 +53,10 @@ def user_location() -> Location | None:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((PACKAGE, NUMPY_FOLDER, "<frozen")) or file.startswith(EXAMPLES):
-            return Location(file, frame.f_lineno, frame.f_code.co_name)
+            name = frame.f_code.co_name
+            if name in COMPREHENSIONS and frame.f_back is not None:
+                name = frame.f_back.f_code.co_name
+            return Location(file, frame.f_lineno, name)
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
@@ -71,7 +75,7 @@ class Trace:
         self.live: dict[int, weakref.ref[Tracer]] = {}
         self.open = True
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> Self:
         if not hasattr(ACTIVE, "stack"):
             ACTIVE.stack = []
         ACTIVE.stack.append(self)
@@ -80,6 +84,10 @@ class Trace:
     def __exit__(self, *exception: object) -> None:
         ACTIVE.stack.pop()
         self.open = False
+
+    def location(self) -> Location | None:
+        """The user's line that runs now."""
+        return user_location()
 
     # ------------------------------------------------------------------------------------------------ emitting
     def check_open(self) -> None:
@@ -95,16 +103,15 @@ class Trace:
         keywords = keywords or {}
         implementation = LIBRARY.get(function)
         location = user_location()
+        keywords = {k: self.pinned(a) if k in COUNTS else a for k, a in keywords.items()}
+        if implementation is None and function in QUERIES:
+            return QUERIES[function](*arguments, **keywords)
         if implementation is None:
             return self.unsupported(function, arguments, keywords, location)
-        arguments = self.adapt_weak(arguments)
+        arguments = self.adapt_weak(function, arguments)
         self.builder.location = location
         result = implementation(*[self.unwrap(a) for a in arguments], **{k: self.unwrap(a) for k, a in keywords.items()})
         return self.wrap(result, weak)
-
-    def apply_method(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Apply a library function as a method of its first argument."""
-        return self.apply(function, arguments, keywords)
 
     def operator(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Apply a Python operator by its ufunc: Python numbers stay Python numbers."""
@@ -128,8 +135,10 @@ class Trace:
         raise UnsupportedOp(f"{name} is not supported on traced values", location,
                             f"{hint}write it with supported functions, or call it outside of the function and pass its result in")
 
-    def adapt_weak(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def adapt_weak(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Traced Python floats take the dtype of the arrays they meet, as NumPy does with Python numbers."""
+        if isinstance(function, np.ufunc):
+            arguments = tuple(a.number() if isinstance(a, SymInt) and not a.weak else a for a in arguments)
         if not any(isinstance(a, Tracer) and a.weak for a in arguments):
             return arguments
         strong = [d for d in map(strong_dtype, arguments) if d is not None]
@@ -139,6 +148,18 @@ class Trace:
                      for a in arguments)
 
     # ------------------------------------------------------------------------------------------------ wrapping
+    def tracer(self, value: Value | Literal, weak: bool) -> Tracer:
+        """A tracer of this trace."""
+        return Tracer(self, value, weak)
+
+    def size(self, dim: Dim, weak: bool) -> SymInt:
+        """A size of this trace, symbolic for now."""
+        return SymInt(self, dim, weak)
+
+    def is_traced(self, x: Any) -> bool:
+        """Whether a value stands for one of the traced function."""
+        return isinstance(x, TRACED)
+
     def unwrap(self, x: Any) -> Any:
         """What the library sees of an argument: IR values, sizes, plain Python."""
         if isinstance(x, Tracer):
@@ -149,7 +170,7 @@ class Trace:
         if isinstance(x, SymInt):
             x.trace.check_open()
             return x.dim
-        if isinstance(x, np.ndarray) or isinstance(x, np.generic):
+        if isinstance(x, (np.ndarray, np.generic)):
             return self.constant(x)
         if isinstance(x, (list, tuple)):
             x = self.inputs.materialise(x)
@@ -192,10 +213,12 @@ class Trace:
             return [self.wrap(a, weak) for a in x]
         return x
 
-    def integer(self, dim: Dim) -> Any:
+    def integer(self, dim: Dim, weak: bool = True) -> Any:
         """A size as the user sees it: an int where it is known for all calls."""
         dim = self.sizes.resolve(dim)
-        return SymInt(self, dim) if dim.constant is None else dim.constant
+        if dim.constant is None:
+            return SymInt(self, dim, weak)
+        return dim.constant if weak else np.int64(dim.constant)
 
     def pin(self, dim: Dim) -> int:
         """The number that a size is now, assumed for all calls that use this capture."""
@@ -247,7 +270,9 @@ def function_name(function: Any) -> str:
 
 def is_weak(x: Any) -> bool:
     """Whether an operand is a Python number, traced or not."""
-    return x.weak if isinstance(x, Tracer) else isinstance(x, (int, float, complex, SymInt)) and not isinstance(x, np.generic)
+    if isinstance(x, (Tracer, SymInt)):
+        return x.weak
+    return isinstance(x, (int, float, complex)) and not isinstance(x, np.generic)
 
 
 def strong_dtype(x: Any) -> np.dtype | None:
@@ -465,7 +490,7 @@ class Tracer:
     # ------------------------------------------------------------------------------------------------ methods
     def __getattr__(self, name: str) -> Any:
         if name in METHODS:
-            return functools.partial(self.trace.apply_method, METHODS[name], self)
+            return lambda *arguments, **keywords: self.trace.apply(METHODS[name], (self, *arguments), keywords)
         if name in MUTATING:
             raise CaptureError(f"the method `{name}` changes a traced array in place", user_location(), MUTATING[name])
         raise AttributeError(f"{'array' if self.ndim else 'number'} has no attribute {name!r} while it is traced")
@@ -536,8 +561,8 @@ class Tracer:
             return self.trace.apply(ACCUMULATIONS[ufunc], inputs, keywords)
         if method == "outer" and not keywords:
             left, right = inputs
-            rank = np.ndim(right)
-            return self.trace.apply(ufunc, (left[(..., *[None] * rank)] if np.ndim(left) and rank else left, right))
+            ranks = [a.ndim if isinstance(a, Tracer) else np.ndim(a) for a in inputs]
+            return self.trace.apply(ufunc, (left[(..., *[None] * ranks[1])] if all(ranks) else left, right))
         raise UnsupportedOp(f"numpy.{ufunc.__name__}.{method} is not supported on traced values", user_location())
 
     def __array_function__(self, function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
@@ -579,7 +604,7 @@ def size_binary(exact: Callable[[Any, Any], Any], ufunc: Callable[..., Any]) -> 
     """The two methods of a binary operator on sizes: sizes and ints give a size, anything else is traced arithmetic."""
     def compute(trace: Trace, a: Any, b: Any) -> Any:
         if all(isinstance(x, (SymInt, int)) and not isinstance(x, np.generic) for x in (a, b)):
-            return trace.integer(Dim.of(exact(as_dim(a), as_dim(b))))
+            return trace.integer(Dim.of(exact(as_dim(a), as_dim(b))), is_weak(a) and is_weak(b))
         return trace.operator(ufunc, a, b) if is_operand(a) and is_operand(b) else NotImplemented
 
     return (lambda self, other: compute(self.trace, self, other)), (lambda self, other: compute(self.trace, other, self))
@@ -631,10 +656,12 @@ def integer_relation(relation: str, bound: float) -> tuple[str, int]:
 class SymInt:
     """A size (an axis length or an integer argument) of the traced function: an int to the user, a Dim to the compiler."""
 
-    weak = True
+    def __init__(self, trace: Trace, dim: Dim, weak: bool = True) -> None:
+        self.trace, self.symbolic, self.weak = trace, dim, weak
 
-    def __init__(self, trace: Trace, dim: Dim) -> None:
-        self.trace, self.symbolic = trace, dim
+    def number(self) -> Any:
+        """The size as a traced int64 number."""
+        return self.trace.emit("size", dim=self.dim)
 
     @property
     def dim(self) -> Dim:
@@ -780,4 +807,27 @@ class TracedRange:
 
 
 TRACED = (Tracer, SymInt, TracedRange)
-__all__ = ["SymInt", "Trace", "TracedRange", "Tracer", "current_trace", "user_location"]
+
+# Keywords whose integers steer what a function does: they are part of the capture, not sizes.
+COUNTS = frozenset({"axis", "axes", "axis1", "axis2", "ddof", "correction", "decimals", "ord", "source", "destination", "offset"})
+
+
+def example_of(x: Any) -> Any:
+    """What stands for a value where only its dtype matters."""
+    if isinstance(x, SymInt):
+        return 0
+    if isinstance(x, Tracer):
+        return {"f": 0.0, "c": 0j, "b": False}.get(x.dtype.kind, 0) if x.weak else x.dtype
+    return x
+
+
+def query_size(x: Any, axis: Any = None) -> Any:
+    """`np.size`."""
+    return x.size if axis is None else x.shape[axis]
+
+
+QUERIES: dict[Any, Callable[..., Any]] = {
+    np.shape: lambda a: a.shape, np.ndim: lambda a: a.ndim, np.size: query_size,
+    np.iscomplexobj: lambda x: x.dtype.kind == "c", np.isrealobj: lambda x: x.dtype.kind != "c",
+    np.result_type: lambda *a: np.result_type(*map(example_of, a)),
+}
