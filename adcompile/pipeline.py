@@ -29,7 +29,7 @@ from .errors import VerifyError
 from .ir.core import Function
 from .ir.loops import Interface, Program
 from .ir.signature import Signature, leaves
-from .ir.verify import verify
+from .ir.verifier import verify
 from .optimize.cse import cse
 from .optimize.dce import dce
 from .optimize.hoist import hoist
@@ -202,7 +202,7 @@ def compile_function(captured: Any, options: Options, *, until: str | None = Non
         if each.gradient_only and not options.gradient:
             continue
         if verifying and isinstance(value, Function):
-            verify_after(stages[-1].name, value)
+            verify(value, after=stages[-1].name)
         started = time.perf_counter()
         value = each.run(value, Context(captured.signature, options, graph))
         stages.append(Stage(each.name, each.stage, value, time.perf_counter() - started))
@@ -211,10 +211,3 @@ def compile_function(captured: Any, options: Options, *, until: str | None = Non
             break
     return Compiled(captured.signature, options, tuple(stages))
 
-
-def verify_after(name: str, function: Function) -> None:
-    """Verify a graph; name the pass that left it."""
-    try:
-        verify(function)
-    except VerifyError as error:
-        raise VerifyError(f"pass {name!r} left invalid IR. This is a bug in adcompile, not in your function.\n  {error}") from error

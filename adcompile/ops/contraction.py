@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..ir.core import Operand
+from ..ir.op import Op
 from ..ir.types import Type
 from .op import linear
 
@@ -50,4 +51,4 @@ def transpose_b(ct: Operand, a: Operand, b: Operand, *, a_labels: Labels, b_labe
     return result
 
 
-contract = linear("contract", contract_reference, contract_type, {0: transpose_a, 1: transpose_b}, cost=2)
+contract: Op = linear("contract", contract_reference, contract_type, {0: transpose_a, 1: transpose_b}, cost=2)

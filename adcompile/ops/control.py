@@ -52,6 +52,6 @@ def cond_type(predicate: Type, *, regions: tuple[Block, ...]) -> Types:
     return yield_types(then)
 
 
-for_ = register(Op("for", "control", None, for_type, why="its derivative is a loop: differentiate/ builds it"))
-while_ = register(Op("while", "control", None, while_type, why="its derivative is a loop: differentiate/ builds it"))
-cond = register(Op("cond", "control", None, cond_type, why="its derivative is a cond: differentiate/ builds it"))
+for_: Op = register(Op("for", "control", None, for_type, why="its derivative is a loop: differentiate/ builds it"))
+while_: Op = register(Op("while", "control", None, while_type, why="its derivative is a loop: differentiate/ builds it"))
+cond: Op = register(Op("cond", "control", None, cond_type, why="its derivative is a cond: differentiate/ builds it"))

@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..ir.core import Operand
 from ..ir.dims import Dim
+from ..ir.op import Op
 from ..ir.types import DType, Type
 from . import support
 from .elementwise import eq, select
@@ -33,7 +34,7 @@ def wrap_index_reference(i: Any, *, dim: int) -> Any:
 
 
 # {1} is the attribute `dim`; the scheduler passes it as a size.
-wrap_index = nondifferentiable("wrap_index", wrap_index_reference, infer=wrap_index_type, why="integers", cost=2,
+wrap_index: Op = nondifferentiable("wrap_index", wrap_index_reference, infer=wrap_index_type, why="integers", cost=2,
                                code="wrap_index({0}, {1})", support=(support.wrap_index,))
 
 
@@ -89,7 +90,7 @@ def scatter_set_reference(base: Any, *indices_and_updates: Any, axes: tuple[int,
 
 def last_written(ct: Operand, base: Operand, *indices_and_updates: Operand, axes: tuple[int, ...]) -> Operand:
     """The cotangent of scatter_set's updates: what arrives at their places, and 0 for all but the last at a place."""
-    *indices, updates = indices_and_updates
+    indices = indices_and_updates[:-1]
     arrived: Operand = gather(ct, *indices, axes=axes)
     lead = shared_dims(*(i.type for i in indices))
     if not lead:
@@ -105,9 +106,9 @@ def last_written(ct: Operand, base: Operand, *indices_and_updates: Operand, axes
     return result
 
 
-gather = linear("gather", gather_reference, gather_type,
+gather: Op = linear("gather", gather_reference, gather_type,
                 {0: lambda ct, x, *indices, axes: scatter_add(zeros_like(x), *indices, ct, axes=axes)})
-scatter_add = linear("scatter_add", scatter_add_reference, scatter_type,
+scatter_add: Op = linear("scatter_add", scatter_add_reference, scatter_type,
                      {0: lambda ct, *operands, axes: ct, -1: lambda ct, base, *rest, axes: gather(ct, *rest[:-1], axes=axes)}, joint=True)
-scatter_set = linear("scatter_set", scatter_set_reference, scatter_type,
+scatter_set: Op = linear("scatter_set", scatter_set_reference, scatter_type,
                      {0: lambda ct, base, *rest, axes: scatter_set(ct, *rest[:-1], number(0.0, ct), axes=axes), -1: last_written}, joint=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..ir.core import Operand
 from ..ir.dims import Dim
+from ..ir.op import Op
 from ..ir.types import DType, Type
 from .elementwise import div, eq, mul, select, strong_mul
 from .op import bool_type, linear, nondifferentiable, number, number_type, rule
@@ -32,7 +33,7 @@ def number_reduction(x: Type, *, axes: tuple[int, ...]) -> Type:
 
 
 # ---------------------------------------------------------------------------------------------------- sum
-reduce_sum = linear("reduce_sum", lambda x, *, axes: np.sum(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction,
+reduce_sum: Op = linear("reduce_sum", lambda x, *, axes: np.sum(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction,
                     {0: lambda ct, x, *, axes: restored(ct, x.type.dims, axes)})
 
 
@@ -116,7 +117,7 @@ def product_jvp(tangents: tuple[Operand], y: Operand, x: Operand, *, axes: tuple
     return result
 
 
-reduce_prod = rule("reduce_prod", lambda x, *, axes: np.prod(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction, vjp=product_vjp,
+reduce_prod: Op = rule("reduce_prod", lambda x, *, axes: np.prod(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction, vjp=product_vjp,
                    jvp=product_jvp, why="the product of all other entries is not product / entry where an entry is 0")
 
 
@@ -132,10 +133,10 @@ def place_type(x: Type, *, axis: int) -> Type:
 
 
 BOOLEAN, PLACE = "booleans", "a place is an integer"
-reduce_any = nondifferentiable("reduce_any", lambda x, *, axes: np.any(x, axis=axes), infer=bool_reduction, why=BOOLEAN)
-reduce_all = nondifferentiable("reduce_all", lambda x, *, axes: np.all(x, axis=axes), infer=bool_reduction, why=BOOLEAN)
-argmax = nondifferentiable("argmax", lambda x, *, axis: np.argmax(x, axis), infer=place_type, why=PLACE)
-argmin = nondifferentiable("argmin", lambda x, *, axis: np.argmin(x, axis), infer=place_type, why=PLACE)
+reduce_any: Op = nondifferentiable("reduce_any", lambda x, *, axes: np.any(x, axis=axes), infer=bool_reduction, why=BOOLEAN)
+reduce_all: Op = nondifferentiable("reduce_all", lambda x, *, axes: np.all(x, axis=axes), infer=bool_reduction, why=BOOLEAN)
+argmax: Op = nondifferentiable("argmax", lambda x, *, axis: np.argmax(x, axis), infer=place_type, why=PLACE)
+argmin: Op = nondifferentiable("argmin", lambda x, *, axis: np.argmin(x, axis), infer=place_type, why=PLACE)
 
 
 # ---------------------------------------------------------------------------------------------------- running reductions
@@ -159,7 +160,7 @@ def running(ufunc: np.ufunc) -> Any:
     return reference
 
 
-cumsum = linear("cumsum", running(np.add), running_type, {0: lambda ct, x, *, axis, reverse: cumsum(ct, axis=axis, reverse=not reverse)})
+cumsum: Op = linear("cumsum", running(np.add), running_type, {0: lambda ct, x, *, axis, reverse: cumsum(ct, axis=axis, reverse=not reverse)})
 
 
 def recurrence_type(a: Type, b: Type, *, axis: int, reverse: bool) -> Type:
@@ -208,7 +209,7 @@ def recurrence_jvp(tangents: tuple[Operand | None, Operand | None], y: Operand, 
     return result
 
 
-linear_recurrence = rule("linear_recurrence", recurrence_reference, recurrence_type, vjp=recurrence_vjp, jvp=recurrence_jvp, cost=2,
+linear_recurrence: Op = rule("linear_recurrence", recurrence_reference, recurrence_type, vjp=recurrence_vjp, jvp=recurrence_jvp, cost=2,
                          why="linear in b, a recurrence in a: both derivatives are recurrences of the same form")
 
 
@@ -235,5 +236,5 @@ def preceding_product(y: Operand, axis: int, reverse: bool) -> Operand:
     return result
 
 
-cumprod = rule("cumprod", running(np.multiply), running_type, vjp=running_product_vjp, jvp=running_product_jvp,
+cumprod: Op = rule("cumprod", running(np.multiply), running_type, vjp=running_product_vjp, jvp=running_product_jvp,
                why="y / x is wrong where an entry is 0; the derivative is a linear recurrence")

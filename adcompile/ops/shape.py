@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..ir.core import ArrayConstant, Operand
 from ..ir.dims import Dim
+from ..ir.op import Op
 from ..ir.types import DType, Type
 from .op import linear, nondifferentiable, number, rule
 
@@ -65,7 +66,7 @@ def sum_new_axes(ct: Operand, x: Operand, *, dims: tuple[Dim, ...], axes: tuple[
     return result
 
 
-broadcast = linear("broadcast", broadcast_reference, broadcast_type, {0: sum_new_axes}, cost=0)
+broadcast: Op = linear("broadcast", broadcast_reference, broadcast_type, {0: sum_new_axes}, cost=0)
 
 
 # ---------------------------------------------------------------------------------------------------- reshape, transpose
@@ -96,9 +97,9 @@ def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(permutation.index(k) for k in range(len(permutation)))
 
 
-reshape = linear("reshape", lambda x, *, dims: np.reshape(x, dims), reshape_type,
+reshape: Op = linear("reshape", lambda x, *, dims: np.reshape(x, dims), reshape_type,
                  {0: lambda ct, x, *, dims: reshape(ct, dims=x.type.dims)}, cost=0)
-transpose = linear("transpose", lambda x, *, permutation: np.transpose(x, permutation), transpose_type,
+transpose: Op = linear("transpose", lambda x, *, permutation: np.transpose(x, permutation), transpose_type,
                    {0: lambda ct, x, *, permutation: transpose(ct, permutation=inverse(permutation))}, cost=0)
 
 
@@ -146,9 +147,9 @@ def pad_reference(x: Any, *, starts: tuple[int, ...], steps: tuple[int, ...], di
     return y
 
 
-slice_ = linear("slice", slice_reference, slice_type,
+slice_: Op = linear("slice", slice_reference, slice_type,
                 {0: lambda ct, x, *, starts, steps, dims: pad(ct, starts=starts, steps=steps, dims=x.type.dims)}, cost=0)
-pad = linear("pad", pad_reference, pad_type,
+pad: Op = linear("pad", pad_reference, pad_type,
              {0: lambda ct, x, *, starts, steps, dims: slice_(ct, starts=starts, steps=steps, dims=x.type.dims)})
 
 
@@ -183,7 +184,7 @@ def concat_jvp(tangents: tuple[Operand | None, ...], y: Operand, *xs: Operand, a
     return result
 
 
-concat = rule("concat", lambda *xs, axis: np.concatenate(xs, axis), concat_type, vjp=concat_vjp, jvp=concat_jvp,
+concat: Op = rule("concat", lambda *xs, axis: np.concatenate(xs, axis), concat_type, vjp=concat_vjp, jvp=concat_jvp,
               why="the number of operands is open")
 
 
@@ -194,8 +195,8 @@ def constant_reference(*, value: ArrayConstant) -> Any:
 
 
 CONSTANT = "does not depend on anything"
-iota = nondifferentiable("iota", lambda *, dim, dtype: np.arange(dim, dtype=dtype.numpy),
+iota: Op = nondifferentiable("iota", lambda *, dim, dtype: np.arange(dim, dtype=dtype.numpy),
                          infer=lambda *, dim, dtype: Type(dtype, (dim,)), why=CONSTANT, cost=0)
-size = nondifferentiable("size", lambda *, dim: np.int64(dim), infer=lambda *, dim: Type(DType.i64), why=CONSTANT, cost=0)
-constant = nondifferentiable("constant", constant_reference, infer=lambda *, value: Type.of(value.dtype, *value.shape),
+size: Op = nondifferentiable("size", lambda *, dim: np.int64(dim), infer=lambda *, dim: Type(DType.i64), why=CONSTANT, cost=0)
+constant: Op = nondifferentiable("constant", constant_reference, infer=lambda *, value: Type.of(value.dtype, *value.shape),
                              why=CONSTANT, cost=0)

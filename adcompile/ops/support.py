@@ -1,6 +1,8 @@
 """Scalar functions that the `code` of rows calls. Their source is copied into the generated module, so each is plain
 Python with `math` and `np` only, may call only functions that its row lists before it, and works on scalars of any width."""
 
+# ruff: noqa: PLR0124      (x != x is how to ask for NaN in a loop that is to be vectorised)
+
 from __future__ import annotations
 
 import math
@@ -64,11 +66,10 @@ def digamma_positive(x: float) -> float:
     """`digamma` for x > 0; near its root 1.4616... by a Taylor series, where the recurrence would cancel."""
     if x == math.inf or x != x:
         return x
-    root_high, root_low = 1.4616321449683622, 9.549995429965697e-17
-    if abs(x - root_high) < 0.02:
-        t = (x - root_high) - root_low
-        return t * (0.9676722454264711 + t * (-0.44276316806480776 + t * (0.25849976545998296 + t * (
-            -0.16394270505106585 + t * (0.10782405080128327 + t * (-0.0721995563686547 + t * 0.04880428)))))) 
+    t = x - 1.4616321449683622
+    if abs(t) < 0.02:
+        return -9.2412655217294275e-17 + t * (0.9676722454476213 + t * (-0.4427631689835922 + t * (0.2584997656509557 + t * (
+            -0.1639427054424066 + t * (0.10782405069126244 + t * (-0.07219956125645474 + t * (0.04880428816414313 - t * 0.03316112647)))))))
     shift = 0.0
     while x < 8.0:
         shift -= 1.0 / x

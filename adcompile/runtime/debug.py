@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import GuardError
 from ..ir.core import Function, Operation
-from ..ir.interpret import interpret
+from ..ir.interpreter import interpret
 
 
 class NonFiniteError(GuardError, FloatingPointError):
