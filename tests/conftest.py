@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ os.environ["ADCOMPILE_VERIFY"] = "1"
 CACHE_DIR = tempfile.mkdtemp(prefix="adcompile-tests-")
 os.environ["ADCOMPILE_CACHE_DIR"] = CACHE_DIR
 
-import numpy as np
-import pytest
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -40,11 +40,11 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 
 
 @pytest.fixture
-def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A fresh, empty kernel cache for one test; subprocesses inherit it."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("ADCOMPILE_CACHE_DIR", str(folder))
-    yield folder
+    return folder
 
 
 @pytest.fixture
@@ -101,7 +101,8 @@ def compare(got: Any, wanted: Any, equal: Callable[[np.ndarray, np.ndarray], boo
     if children is not None:
         others = children_of(got)
         assert type(got) is type(wanted), f"{where or 'result'} is a {type(got).__name__}, not a {type(wanted).__name__}"
-        assert others is not None and others.keys() == children.keys(), f"{where or 'result'} has {got!r}, not {wanted!r}"
+        assert others is not None, where
+        assert others.keys() == children.keys(), f"{where or 'result'} has {got!r}, not {wanted!r}"
         for key in children:
             compare(others[key], children[key], equal, words, exact_dtype=exact_dtype, where=f"{where}[{key!r}]")
         return

@@ -964,7 +964,8 @@ def sum_of_squares(x):
     return np.sum(x ** 2)
 
 
-@program(lambda r, n, m: (r.normal(size=(n, m)), r.normal(size=(m, 3))), (0, 2), (2, 0), (1, 1), (4, 3), wrt=(0, 1), analytic=True)
+@program(lambda r, n, m: (r.normal(size=(n, m)), r.normal(size=(m, 3))), (0, 2), (2, 0), (1, 1), (4, 3), wrt=(0, 1),
+         analytic=True)
 def product_with_empty(a, b):
     return np.sum((a @ b + 1.0) ** 2)
 

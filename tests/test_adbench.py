@@ -10,7 +10,7 @@ from conftest import assert_close
 
 from adcompile import compile_grad
 
-WRT = ("alpha", "mu", "q", "l")
+WRT = ("alpha", "mu", "q", "low")
 FILES = ("gmm_d2_K5", "gmm_d10_K5", "gmm_d20_K10")
 WRITINGS = {"einsum": gmm.gmm_einsum, "components": gmm.gmm_components}
 TOLERANCE = 1e-8                                    # ADBench's: |a - b| / max(1, |a| + |b|)

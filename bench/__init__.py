@@ -1,0 +1,1 @@
+"""Measures adcompile against plain NumPy and hand-written numba: `python -m bench`."""
