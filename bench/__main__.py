@@ -136,7 +136,8 @@ def markdown(report: dict[str, Any]) -> str:
              f"| workload | {' | '.join(COLUMNS)} | hand / ours | gradient / value |", "|" + "---|" * (len(COLUMNS) + 3)]
     lines += [steady_row(name, times) for name, times in report["steady"].items()]
     if report["first call"]:
-        lines += ["", "# First gradient in a new process", "", "| workload | empty cache | filled cache | import |", "|---|---|---|---|"]
+        lines += ["", "# First gradient in a new process", "", "| workload | empty cache | filled cache | import |",
+                  "|---|---|---|---|"]
         lines += [first_row(name, found) for name, found in report["first call"].items()]
     return "\n".join(lines) + "\n"
 

@@ -41,7 +41,8 @@ def measure(name: str, repeats: int = 3) -> dict[str, dict[str, float]]:
         with tempfile.TemporaryDirectory() as folder:
             for temperature in runs:
                 runs[temperature].append(new_process(name, folder))
-    return {temperature: {kind: statistics.median(r[kind] for r in found) for kind in KINDS} for temperature, found in runs.items()}
+    return {temperature: {kind: statistics.median(r[kind] for r in found) for kind in KINDS}
+            for temperature, found in runs.items()}
 
 
 def new_process(name: str, cache: str) -> dict[str, float]:

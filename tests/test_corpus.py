@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from adcompile.ir.interpret import interpret
-from adcompile.ir.verify import verify
+from adcompile.ir.interpreter import interpret
+from adcompile.ir.verifier import verify
 from conftest import assert_close, assert_close_to_scale, assert_same
 from corpus import CORPUS, Program
 
