@@ -8,24 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from adcompile import ops
 from adcompile.ir.builder import Builder
 from adcompile.ir.core import Block, Function, Literal, Location, Size, Value
 from adcompile.ir.dims import Dim
-from adcompile.ir.op import TABLE
 from adcompile.ir.types import DType, Type
 
 WHERE = Location("model.py", 1, "f")
 N, M = Dim.symbol("x_0"), Dim.symbol("A_1")
 
 
-class Ops:
-    """`ops.exp(x)`: emits (or computes) any op of the table."""
-
-    def __getattr__(self, name: str) -> Any:
-        return TABLE[name.rstrip("_")]
-
-
-ops = Ops()
 I64 = DType.i64
 
 

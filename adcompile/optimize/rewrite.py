@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -115,8 +116,16 @@ class Rule:
     exactness: Exactness
     when: Callable[[Bindings], bool] | None = None
 
-    def apply(self, driver: Rewriter, operation: Operation) -> Operand | None:
-        """The replacement for the operation's result, None where the rule does not apply."""
+    @cached_property
+    def heads(self) -> frozenset[str]:
+        """What must be among the operands for the rule to apply at all: op names, and "number" for literals."""
+        return frozenset(part.op if isinstance(part, Use) else "number" for part in self.left.operands
+                         if not isinstance(part, Any_))
+
+    def apply(self, driver: Rewriter, operation: Operation, heads: frozenset[str]) -> Operand | None:
+        """The replacement for the operation's result, None where the rule does not apply. `heads`: those of the operation."""
+        if not self.heads <= heads:
+            return None
         bindings = match_operands(self.left, operation.operands, driver, {})
         if bindings is None or (self.when is not None and not self.when(bindings)):
             return None
@@ -125,12 +134,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class StructuralRule:
-    """A rule written as a function, for ops with attributes: `apply(driver, operation)` gives the replacement or None."""
+    """A rule written as a function, for ops with attributes: `replacement(driver, operation)` or None."""
 
     name: str
     ops: tuple[str, ...]
-    apply: Callable[[Rewriter, Operation], Operand | None]
+    replacement: Callable[[Rewriter, Operation], Operand | None]
     exactness: Exactness
+
+    def apply(self, driver: Rewriter, operation: Operation, heads: frozenset[str]) -> Operand | None:
+        """The replacement for the operation's result, None where the rule does not apply."""
+        return self.replacement(driver, operation)
 
 
 AnyRule = Rule | StructuralRule
@@ -231,6 +244,13 @@ class Rewriter(FoldingBuilder):
         """The operation that defines x, None for parameters, region arguments and literals."""
         return self.definitions.get(x) if isinstance(x, Value) else None
 
+    def head(self, x: Operand) -> str:
+        """The op that defines x, "number" for a literal, empty for parameters."""
+        if isinstance(x, Literal):
+            return "number"
+        definition = self.definitions.get(x)
+        return definition.op if definition is not None else ""
+
     def run(self) -> Function:
         """The rewritten function."""
         with self:
@@ -305,9 +325,10 @@ class Rewriter(FoldingBuilder):
         folded = fold_literals(operation.op, operation.operands, operation.attributes)
         if folded is not None:
             return folded
+        heads = frozenset(map(self.head, operation.operands))
         for rule in self.rules.get(operation.op, ()):
             mark = len(self.blocks[-1][1])
-            replacement = rule.apply(self, operation)
+            replacement = rule.apply(self, operation, heads)
             if replacement is not None:
                 replacement = self.fitted(replacement, operation.result.type)
             if replacement is not None:
