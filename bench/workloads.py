@@ -80,7 +80,8 @@ def table() -> list[Workload]:
     """All workloads."""
     rosenbrock, squares = CORPUS["rosenbrock"].function, CORPUS["sum_of_squares"].function
     logistic = CORPUS["logistic_loss"].function
-    found = [Workload(f"rosenbrock n={n}", rosenbrock, lambda n=n: (normal(n),), hand.rosenbrock, numpy_gradient=rosenbrock_numpy) for n in (2, 1000)]
+    found = [Workload(f"rosenbrock n={n}", rosenbrock, lambda n=n: (normal(n),), hand.rosenbrock,
+                      numpy_gradient=rosenbrock_numpy) for n in (2, 1000)]
     found += [Workload("sum of squares n=10", squares, lambda: (normal(10),), hand.sum_of_squares,
                        numpy_gradient=sum_of_squares_numpy)]
     found += [Workload(f"logistic regression {n}x{d}", logistic, lambda n=n, d=d: classification(n, d), hand.logistic,
