@@ -15,6 +15,7 @@ from numba import cloudpickle, types
 from .capture.driver import Abstract, capture, capture_types
 from .errors import CaptureError, DifferentiationError, UnsupportedOp
 from .ir.core import Location
+from .ir.printer import text_of
 from .pipeline import Compiled, Options, compile_function
 from .runtime import dispatch, njit
 from .runtime.dispatch import Dispatch, Specialisation
@@ -147,12 +148,12 @@ class CompiledFunction:
     @property
     def ir(self) -> Text:
         """The graph IR that was scheduled: after differentiation and all passes."""
-        return Text(self.latest.function)
+        return Text(text_of(self.latest.function))
 
     @property
     def ir_stages(self) -> dict[str, Text]:
         """The graph IR after capture, after autodiff, after the passes."""
-        return {name: Text(graph) for name, graph in self.compiled.graphs.items()}
+        return {name: Text(text_of(graph)) for name, graph in self.compiled.graphs.items()}
 
     @property
     def loop_ir(self) -> Text:

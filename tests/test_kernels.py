@@ -154,9 +154,10 @@ def test_integers_for_a_differentiated_float_and_back():
 
 def test_forced_dtype():
     f = compile_grad(lambda x: np.sum(x * x), dtype=np.float32)
-    value, gradient = f(np.array([1.0, 2.0]))
-    assert gradient.dtype == np.float32
-    assert value == 5.0
+    value, gradient = f(np.array([0.1, 2.0]))
+    assert value == float(np.sum(np.array([0.1, 2.0], np.float32) ** 2))
+    assert gradient.dtype == np.float64                     # as the argument
+    assert gradient[0] == 2.0 * float(np.float32(0.1))
     f(np.array([1.0, 2.0]))
     assert len(f.specialisations) == 1
 

@@ -68,21 +68,24 @@ def capture_types(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
             return [example(a) for a in x]
         return {k: example(a) for k, a in x.items()} if isinstance(x, dict) else x
 
-    return capture(f, tuple(map(example, args)), {k: example(a) for k, a in (kwargs or {}).items()}, **options)
+    return capture(f, tuple(map(example, args)), {k: example(a) for k, a in (kwargs or {}).items()}, assume_sizes=True, **options)
 
 
 def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, wrt: Wrt | None = None,
-            has_aux: bool = False, dtype: Any = None, name: str | None = None, scalar: bool = False) -> CapturedFunction:
+            has_aux: bool = False, dtype: Any = None, name: str | None = None, scalar: bool = False,
+            assume_sizes: bool = False) -> CapturedFunction:
     """Run `f` once on tracers that stand for the arguments of one call.
 
     `wrt`: position or name of the differentiated argument, or a tuple of them; None for no derivative. `has_aux`: `f`
     returns `(value, aux)`. `dtype`: float arguments are cast to it first. `scalar`: the value must be one float.
+    `assume_sizes`: the arguments' lengths are made up; those that must agree are taken to.
     """
     python = python_signature(f)
     name = name or function_name(f)
     bound = bind(python, name, args, kwargs or {})
     places = wrt_places(python, bound.arguments, wrt, name)
     builder = Builder(identifier(name))
+    builder.sizes.assume = assume_sizes
     with builder, Trace(builder) as trace:
         arguments, trees = trace_arguments(trace.inputs, bound.arguments, places)
         wrt_trees = tuple(subtree(trees, place) for place in places)

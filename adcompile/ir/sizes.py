@@ -16,6 +16,7 @@ class Sizes:
     """The size symbols of one capture, with their hints, unifications and guards."""
 
     def __init__(self) -> None:
+        self.assume = False                         # lengths are made up: those that must agree are taken to
         self.integers: set[str] = set()             # symbols that stand for integer arguments: may be negative
         self.hints: dict[str, int] = {}
         self.replaced: dict[str, Dim] = {}          # symbol -> what it was unified with (resolve() follows chains)
@@ -44,6 +45,9 @@ class Sizes:
     def equal(self, a: DimLike, b: DimLike, location: Location | None = None) -> bool:
         """Whether two sizes are equal now. If they are, and not for all sizes, they are unified from here on (a guard, in
         effect); if not, the inequality is recorded where it is not plain."""
+        if self.assume and (self.resolve(a) - self.resolve(b)).constant is None:
+            self.unify(self.resolve(a), self.resolve(b), location)
+            return True
         return self.compare(a, "==", b, location)
 
     def is_one(self, dim: DimLike, location: Location | None = None) -> bool:
@@ -82,7 +86,7 @@ class Sizes:
         for one, other in ((a, b), (b, a)):
             if self.is_one(one, location):
                 return other
-        return None
+        return self.resolve(a) if self.assume and self.equal(a, b, location) else None
 
     def resolve_type(self, type: Type) -> Type:
         """`type` with resolved dims."""
