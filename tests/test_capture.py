@@ -3,6 +3,7 @@ for other values of the arguments and of everything that the function reads from
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -16,12 +17,16 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
-from conftest import assert_close
+from conftest import assert_close, assert_same
+from corpus import CORPUS
 
 from adcompile.capture import Abstract, capture, capture_types, detach, no_grad, stop_gradient
+from adcompile.capture.calls import traceable
 from adcompile.capture.driver import CapturedFunction
+from adcompile.capture.source import rewritten
 from adcompile.errors import CaptureError, DifferentiationError, ShapeError, UnsupportedOp
 from adcompile.ir.interpreter import interpret
+from adcompile.ir.verifier import verify
 from adcompile.ir.signature import Leaf, Static, Tree, leaves
 from adcompile.ir.types import DType
 
@@ -74,6 +79,7 @@ def build(tree: Tree, flat: Any) -> Any:
 def agrees(f: Callable[..., Any], *args: Any, **kwargs: Any) -> CapturedFunction:
     """Capture `f` and compare the graph with `f` itself."""
     captured = capture(f, args, kwargs)
+    verify(captured.function)
     assert_close(run(captured, *args, **kwargs), f(*args, **kwargs), rtol=1e-13)
     return captured
 
@@ -171,6 +177,35 @@ def test_private_names_and_super() -> None:
             return super().value(x) * self.__scale
 
     agrees(Model().value, X3)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_rewritten_code_outside_of_a_capture_is_just_python(name: str) -> None:
+    program = CORPUS[name]
+    if not isinstance(program.function, types.FunctionType):
+        return
+    assert rewritten(program.function) is not None
+    args = program.sample()
+    with np.errstate(all="ignore"):
+        assert_same(traceable(program.function)(*copy.deepcopy(args)), program.function(*copy.deepcopy(args)))
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_corpus(name: str) -> None:
+    program = CORPUS[name]
+    first, *others = program.samples()
+    captured = capture(program.function, first)
+    verify(captured.function)
+    for args in (first, *others):
+        if not holds(captured, *args):
+            captured = capture(program.function, args)
+        with np.errstate(all="ignore"):
+            assert_close(run(captured, *args), program.function(*copy.deepcopy(args)), rtol=1e-6 if single(args) else 1e-11)
+
+
+def single(args: Any) -> bool:
+    """Whether float32 is computed in."""
+    return any(getattr(a, "dtype", None) == np.float32 for a in args)
 
 
 # ------------------------------------------------------------------------------------------------------ captured values

@@ -25,6 +25,7 @@ from ..ir.core import Literal, Location, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import literal_like
 from ..ir.types import DType, dtype_of
+from ..library.core import cast
 from ..library.registry import LIBRARY
 from .inputs import Inputs, is_number
 
@@ -374,10 +375,9 @@ class Tracer:
         """This value in another dtype."""
         if dtype is self.value.type.dtype and weak == self.weak:
             return self
-        if isinstance(self.value, Literal):
-            return Tracer(self.trace, literal_like(self.value.value, dtype), weak)
-        result: Tracer = self.trace.emit("cast", self.value, dtype=dtype, weak=weak)
-        return result
+        self.trace.check_open()
+        self.trace.builder.location = user_location()
+        return Tracer(self.trace, cast(self.value, dtype), weak)
 
     # ------------------------------------------------------------------------------------------------ operators
     __add__, __radd__ = binary(np.add)
