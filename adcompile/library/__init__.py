@@ -1,0 +1,6 @@
+"""NumPy, SciPy, math and builtin functions, composed of ops. No derivative rules here: `LIBRARY` is filled by importing."""
+
+from . import creation as creation
+from . import elementwise as elementwise
+from . import indexing as indexing
+from .registry import LIBRARY as LIBRARY

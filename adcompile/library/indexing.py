@@ -1,0 +1,286 @@
+"""`x[index]` as NumPy has it: slices with NumPy's clamping, None, Ellipsis, integers, integer arrays, known masks."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import AdcompileError
+from ..ir.core import Literal, Operand, Value
+from ..ir.dims import Dim
+from ..ir.types import DType
+from .core import (
+    along,
+    as_dim,
+    as_int,
+    as_size,
+    as_value,
+    broadcast_dims,
+    compare,
+    concrete,
+    dims_of,
+    emit,
+    equal,
+    filled,
+    here,
+    iota,
+    is_concrete,
+    is_integer,
+    is_traced,
+    normalise_axis,
+    permuted,
+    rank_of,
+    reshape_to,
+    section,
+    shape_error,
+    shape_text,
+    sizes,
+    unsupported,
+)
+from .registry import implements
+
+
+class IndexOutOfBounds(AdcompileError, IndexError):
+    """An index that no entry has, known while the function is captured."""
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """One axis of the indexed array, selected by an integer array."""
+
+    axis: int               # of the array after the slices were taken
+    index: Operand
+
+
+@implements(operator.getitem)
+def getitem(x: Any, index: Any) -> Any:
+    """`x[index]`."""
+    if isinstance(x, (list, tuple)) and is_integer(index):
+        return x[as_int(index, "an index into a list")]
+    value = as_value(x)
+    items = index if isinstance(index, tuple) else (index,)
+    items = expand_ellipsis([as_index(item) for item in items], rank_of(value))
+    return select_entries(value, items)
+
+
+def as_index(item: Any) -> Any:
+    """One part of an index: None, Ellipsis, a slice, an integer or size, an integer operand, a concrete mask."""
+    if item is None or item is Ellipsis or isinstance(item, slice) or is_integer(item):
+        return as_dim(item) if is_integer(item) else item
+    if isinstance(item, (bool, np.bool_)):
+        raise unsupported("an index of type bool is not supported", "use np.where")
+    if is_concrete(item):
+        array = concrete(item)
+        if array.dtype == bool:
+            return array
+        if array.size and array.dtype.kind not in "iu":
+            raise shape_error(f"arrays used as indices must be of integer (or boolean) type, not {array.dtype}")
+        return as_value(array.astype(np.int64))
+    value = as_value(item)
+    if value.type.dtype is DType.bool:
+        raise unsupported("a boolean mask that is computed from traced values is used as an index: how many entries it selects "
+                          "is not known while the function is captured",
+                          "use np.where(mask, x, 0), or a reduction with where=mask")
+    if not value.type.dtype.is_integer:
+        raise shape_error(f"arrays used as indices must be of integer (or boolean) type, not {value.type.dtype.numpy}")
+    return as_value(value, DType.i64)
+
+
+def expand_ellipsis(items: list[Any], rank: int) -> list[Any]:
+    """The index with full slices in the place of the ellipsis, one part an axis (None makes a new one)."""
+    used = sum(item.ndim if isinstance(item, np.ndarray) else item is not None and item is not Ellipsis for item in items)
+    if used > rank:
+        raise shape_error(f"too many indices for array: array is {rank}-dimensional, but {used} were indexed")
+    places = [k for k, item in enumerate(items) if item is Ellipsis]
+    if len(places) > 1:
+        raise shape_error("an index can only have a single ellipsis ('...')")
+    place = places[0] if places else len(items)
+    return [*items[:place], *[slice(None)] * (rank - used), *items[place + 1:]]
+
+
+def select_entries(x: Operand, items: list[Any]) -> Any:
+    """The index applied: first slices and single integers, then new axes, then integer arrays."""
+    items = split_masks(items, dims_of(x))
+    advanced = any(isinstance(item, (Value, Literal)) for item in items)
+    starts: list[Dim] = []
+    steps: list[int] = []
+    lengths: list[Dim] = []
+    kept: list[Dim] = []                                # axes after the slices: integers drop theirs, None adds one
+    arrays: list[Indexed] = []
+    places: list[int] = []                              # where in the index the integer arrays are
+    axis = 0
+    for place, item in enumerate(items):
+        if item is None:
+            kept.append(Dim.of(1))
+            continue
+        dim = dims_of(x)[axis]
+        axis += 1
+        start, step, length = (Dim.of(0), 1, dim)
+        if isinstance(item, slice):
+            start, step, length = resolve_slice(item, dim)
+        elif isinstance(item, Dim) and not advanced:
+            start, length = resolve_integer(item, dim, axis - 1), Dim.of(1)
+        starts.append(start)
+        steps.append(step)
+        lengths.append(length)
+        if isinstance(item, (Value, Literal)) or isinstance(item, Dim) and advanced:
+            index = as_size(resolve_integer(item, dim, axis - 1)) if isinstance(item, Dim) else item
+            arrays.append(Indexed(len(kept), wrapped(index, dim, axis - 1)))
+            places.append(place)
+        if not isinstance(item, Dim) or advanced:
+            kept.append(length)
+    sliced = take_slice(x, starts, steps, lengths)
+    return gather_entries(reshape_to(sliced, kept) if x.type.dims else filled(x, tuple(kept)), arrays, places)
+
+
+def take_slice(x: Operand, starts: list[Dim], steps: list[int], lengths: list[Dim]) -> Operand:
+    """The slice op, unless it takes everything."""
+    resolve = sizes().resolve
+    starts, lengths = list(map(resolve, starts)), list(map(resolve, lengths))
+    if tuple(lengths) == dims_of(x) and all(s.constant == 0 for s in starts) and all(s == 1 for s in steps):
+        return x
+    result: Operand = emit("slice", x, starts=tuple(starts), steps=tuple(steps), dims=tuple(lengths))
+    return result
+
+
+def split_masks(items: list[Any], dims: tuple[Dim, ...]) -> list[Any]:
+    """Concrete masks as the integer arrays of the places where they are true."""
+    result: list[Any] = []
+    axis = 0
+    for item in items:
+        if isinstance(item, np.ndarray):
+            for k, length in enumerate(item.shape):
+                if not equal(dims[axis + k], length):
+                    raise shape_error(f"boolean index did not match indexed array along axis {axis + k}; size of axis is "
+                                      f"{sizes().actual(dims[axis + k])} but size of corresponding boolean axis is {length}")
+            result += [as_value(places) for places in np.nonzero(item)]
+            axis += item.ndim
+        else:
+            result.append(item)
+            axis += item is not None
+    return result
+
+
+def wrapped(index: Operand, dim: Dim, axis: int) -> Operand:
+    """An index with negative entries counted from the end."""
+    if isinstance(index, Literal):
+        return as_size(resolve_integer(Dim.of(int(index.value.real)), dim, axis))
+    result: Operand = emit("wrap_index", index, dim=sizes().resolve(dim))
+    return result
+
+
+def resolve_integer(index: Dim, dim: Dim, axis: int) -> Dim:
+    """An integer index counted from the start; guards that it exists."""
+    index = sizes().resolve(index)
+    if compare(index, ">=", 0):
+        if compare(index, "<", dim):
+            return index
+    elif compare(index + dim, ">=", 0):
+        return index + dim
+    raise IndexOutOfBounds(f"index {sizes().actual(index)} is out of bounds for axis {axis} with size {sizes().actual(dim)}", here())
+
+
+def resolve_slice(item: slice, dim: Dim) -> tuple[Dim, int, Dim]:
+    """Start, step and length of a slice of an axis, clamped as Python does; every decision is a guard."""
+    step = 1 if item.step is None else as_int(item.step, "the step of a slice")
+    if step == 0:
+        raise shape_error("slice step cannot be zero")
+    low, high = (Dim.of(0), dim) if step > 0 else (Dim.of(-1), dim - 1)
+    start = clamp(item.start, low if step > 0 else high, low, high, dim)
+    stop = clamp(item.stop, high if step > 0 else low, low, high, dim)
+    span = stop - start if step > 0 else start - stop
+    if not compare(span, ">", 0):
+        return Dim.of(0), step, Dim.of(0)
+    stride = abs(step)
+    return start, step, span if stride == 1 else (span + (stride - 1)) // stride
+
+
+def clamp(bound: Any, default: Dim, low: Dim, high: Dim, dim: Dim) -> Dim:
+    """A bound of a slice counted from the start, within low..high."""
+    if bound is None:
+        return default
+    if isinstance(bound, Value):
+        raise unsupported("a slice bound is a traced value: the length of the result is not known while the function is captured",
+                          "pass the bound as an integer argument, or select with np.where")
+    place = as_dim(bound)
+    if not compare(place, ">=", 0):
+        place = place + dim
+        return place if compare(place, ">=", low) else low
+    return place if compare(place, "<=", high) else high
+
+
+def gather_entries(x: Operand, arrays: list[Indexed], places: list[int]) -> Operand:
+    """x with the indexed axes replaced by the index arrays' axes: where they were if they are adjacent, else in front."""
+    if not arrays:
+        return x
+    lead = broadcast_dims(*(dims_of(a.index) for a in arrays))
+    indices = [a.index if isinstance(a.index, Literal) and not lead else filled(a.index, lead) for a in arrays]
+    axes = tuple(a.axis for a in arrays)
+    result: Operand = emit("gather", x, *indices, axes=axes)
+    adjacent = places == list(range(places[0], places[0] + len(places)))
+    before = axes[0] if adjacent else 0
+    order = [*range(len(lead), len(lead) + before), *range(len(lead)), *range(len(lead) + before, rank_of(result))]
+    return permuted(result, order)
+
+
+@implements(np.take)
+def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
+    """np.take."""
+    if out is not None or mode != "raise":
+        raise unsupported("np.take with out= or mode= is not supported", "use indices within bounds")
+    value = as_value(a)
+    if axis is None:
+        return getitem(reshape_to(value, (size_of_all(value),)), indices)
+    place = normalise_axis(axis, rank_of(value))
+    return getitem(value, (*[slice(None)] * place, indices))
+
+
+def size_of_all(x: Operand) -> Dim:
+    """The number of entries of x."""
+    total = Dim.of(1)
+    for d in dims_of(x):
+        total = total * d
+    return total
+
+
+@implements(np.take_along_axis)
+def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+    """np.take_along_axis."""
+    value, index = as_value(arr), as_value(indices, DType.i64)
+    if axis is None:
+        value, axis = reshape_to(value, (size_of_all(value),)), 0
+    place = normalise_axis(axis, rank_of(value))
+    if rank_of(index) != rank_of(value):
+        raise shape_error("`indices` and `arr` must have the same number of dimensions")
+    dims = list(dims_of(value))
+    dims[place] = Dim.of(1)
+    lead = broadcast_dims(tuple(dims), dims_of(index))
+    parts: list[Any] = []
+    for k, d in enumerate(lead):
+        parts.append(filled(index, lead) if k == place else
+                     along(iota(d), k, lead) if dims[k].constant != 1 else Dim.of(0))
+    return getitem(value, tuple(parts))
+
+
+@implements(np.compress)
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    """np.compress with a known condition."""
+    if is_traced(condition):
+        raise unsupported("np.compress with a traced condition: the size of the result is not known", "use np.where(condition, a, 0)")
+    return take(a, np.flatnonzero(np.asarray(condition)), axis, out)
+
+
+def entry(x: Operand, axis: int, index: int) -> Operand:
+    """x[..., index, ...] along one axis, which is dropped."""
+    dims = dims_of(x)
+    start = Dim.of(index) if index >= 0 else dims[axis] + index
+    return reshape_to(section(x, axis, start, 1), (*dims[:axis], *dims[axis + 1:]))
+
+
+def check_shape(got: tuple[Dim, ...], wanted: tuple[Dim, ...], what: str) -> None:
+    """Raises unless two shapes are equal."""
+    if len(got) != len(wanted) or not all(equal(a, b) for a, b in zip(got, wanted, strict=True)):
+        raise shape_error(f"{what}: {shape_text(got)} and {shape_text(wanted)}")
