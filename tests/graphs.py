@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from adcompile import ops
+from adcompile.capture.driver import capture
 from adcompile.ir.builder import Builder
 from adcompile.ir.core import Block, Function, Literal, Location, Size, Value
 from adcompile.ir.dims import Dim
+from adcompile.ir.signature import leaves
 from adcompile.ir.types import DType, Type
 
 WHERE = Location("model.py", 1, "f")
@@ -277,3 +279,15 @@ def vector_recurrence(b: Builder, A: Value, h: Value) -> Any:
 @graph(x=2.0)
 def invariant_in_loop(b: Builder, x: Value) -> Any:
     return loop(b, 0, 4, (number(1.0),), lambda i, s: (s * ops.exp(ops.sin(x)),))
+
+
+def corpus_graph(program: Any) -> Graph:
+    """A program of the corpus as a graph, captured with its first sample."""
+    args = program.sample(0)
+    captured = capture(program.function, args, wrt=program.wrt, scalar=True)
+    bound = captured.signature.python.bind(*args)
+    bound.apply_defaults()
+    inputs = tuple(np.asarray(i.access.read(bound.arguments), p.type.dtype.numpy)[()]
+                   for i, p in zip(captured.signature.inputs, captured.function.params, strict=True))
+    wrt = tuple(index for tree in captured.signature.wrt for index in leaves(tree))
+    return Graph(program.name, captured.function, inputs, wrt)

@@ -6,9 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import oracle
 import pytest
 from conftest import assert_close, assert_same
-from graphs import GRAPHS, WHERE, Graph, branch, loop, number, ops, total
+from corpus import CORPUS
+from graphs import GRAPHS, WHERE, Graph, branch, corpus_graph, loop, number, ops, total
 
 from adcompile.differentiate.activity import active_values
 from adcompile.differentiate.jvp import jvp
@@ -87,6 +89,15 @@ def test_primal_results_are_untouched(name: str) -> None:
     graph = GRAPHS[name]()
     before = interpret(graph.function, graph.args)
     assert_same(interpret(value_and_grad(graph.function, graph.wrt), graph.args)[:len(before)], before)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_gradients_of_the_corpus(name: str) -> None:
+    program = CORPUS[name]
+    graph = corpus_graph(program)
+    wanted = list(oracle.leaves_of(oracle.gradient(program, program.sample(0))))
+    for gradient, right in zip(gradients(graph), wanted, strict=True):
+        assert_close(gradient, np.asarray(right), rtol=program.rtol, atol=program.rtol)
 
 
 # ------------------------------------------------------------------------------------------------- strong zeros

@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import assert_close, assert_same
-from graphs import GRAPHS, WHERE, Graph, loop, number, ops, spread, total
+from corpus import CORPUS
+from graphs import GRAPHS, WHERE, Graph, corpus_graph, loop, number, ops, spread, total
 
 from adcompile.differentiate.reverse import value_and_grad
 from adcompile.ir.analysis import all_values
@@ -70,6 +71,22 @@ def test_names_stay_unique_and_locations_stay(name: str) -> None:
             names = [v.name for v in all_values(after)]
             assert len(set(names)) == len(names)
             assert all(op.location == WHERE for op in walk(after.body))
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_passes_on_the_corpus(name: str) -> None:
+    graph = corpus_graph(CORPUS[name])
+    tolerance = 1e-4 if any(p.type.dtype is DType.f32 for p in graph.function.params) else 1e-10
+    for function in (graph.function, value_and_grad(graph.function, graph.wrt)):
+        verify(function)
+        before = interpret(function, graph.args)
+        for each in EXACT_PASSES.values():
+            after = each(function)
+            verify(after)
+            assert_same(interpret(after, graph.args), before)
+        after = simplify(function)
+        verify(after)
+        assert_close(interpret(after, graph.args), before, rtol=tolerance, atol=tolerance)
 
 
 # ------------------------------------------------------------------------------------------------- single effects
