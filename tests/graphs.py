@@ -178,6 +178,32 @@ def unused_part(b: Builder, x: Value) -> Any:
     return total(x * x), ops.cos(x)
 
 
+@graph(A=A)
+def reductions(b: Builder, A: Value) -> Any:
+    largest = ops.reduce_max(A, axes=(1,))
+    product = ops.reduce_prod(A, axes=(0,))
+    running = ops.cumsum(A, axis=0, reverse=True) * ops.cumprod(A, axis=1, reverse=False)
+    return total(largest * largest) + total(ops.sin(product)) + total(running) + total(spread(ops.reduce_min(A, axes=(0, 1)), product) * product)
+
+
+@graph(A=A)
+def index_maps(b: Builder, A: Value) -> Any:
+    n, m = A.type.dims
+    flat = ops.reshape(ops.transpose(A, permutation=(1, 0)), dims=(n * m,))
+    back = ops.slice_(flat, starts=(n * m - 1,), steps=(-1,), dims=(n * m,))
+    spaced = ops.pad(back, starts=(Dim.of(1),), steps=(2,), dims=(n * m * 2 + 1,))
+    twice = ops.slice_(ops.slice_(spaced, starts=(Dim.of(1),), steps=(2,), dims=(n * m,)), starts=(Dim.of(2),), steps=(1,),
+                       dims=(n * m - 2,))
+    ends = ops.slice_(flat, starts=(Dim.of(2),), steps=(1,), dims=(n * m - 2,))
+    return total(ops.exp(twice * 0.3) * ends)
+
+
+@graph(x=POSITIVE, y=Y, wrt=(0, 1), same={"y_0": "x_0"})
+def powers(b: Builder, x: Value, y: Value) -> Any:
+    k = Literal(3, I64)
+    return total(ops.pow(x, y) + ops.powi(y, k) * ops.pow(x, 2.5) - ops.maximum(x, y) * ops.abs_(y) + ops.hypot(x, y))
+
+
 # ------------------------------------------------------------------------------------------------- control flow
 def loop(b: Builder, low: Any, high: Any, carried: tuple[Any, ...], body: Callable[..., tuple[Any, ...]]) -> tuple[Value, ...]:
     """A `for` op."""

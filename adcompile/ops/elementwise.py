@@ -41,15 +41,17 @@ def select_type(c: Type, a: Type, b: Type) -> Type:
 
 
 select: Op = linear("select", np.where, select_type,
-                {1: lambda ct, c, a, b: select(c, ct, number(0.0, ct)), 2: lambda ct, c, a, b: select(c, number(0.0, ct), ct)},
-                joint=True, code="{1} if {0} else {2}", precedence=TERNARY)
+                    {1: lambda ct, c, a, b: select(c, ct, number(0.0, ct)),
+                     2: lambda ct, c, a, b: select(c, number(0.0, ct), ct)},
+                    joint=True, code="{1} if {0} else {2}", precedence=TERNARY)
 
 not_: Op = nondifferentiable("not", np.logical_not, infer=bool_type, why=STEP, code="not {0}", precedence=NOT, involution=True)
 and_: Op = nondifferentiable("and", np.logical_and, infer=bool_type, why=STEP, code="{0} and {1}", precedence=AND,
-                         commutative=True, associative=True)
-or_: Op = nondifferentiable("or", np.logical_or, infer=bool_type, why=STEP, code="{0} or {1}", precedence=OR,
-                        commutative=True, associative=True)
-xor: Op = nondifferentiable("xor", np.logical_xor, infer=bool_type, why=STEP, code="{0} != {1}", precedence=COMPARE, commutative=True)
+                             commutative=True, associative=True)
+or_: Op = nondifferentiable("or", np.logical_or, infer=bool_type, why=STEP, code="{0} or {1}", precedence=OR, commutative=True,
+                            associative=True)
+xor: Op = nondifferentiable("xor", np.logical_xor, infer=bool_type, why=STEP, code="{0} != {1}", precedence=COMPARE,
+                            commutative=True)
 
 
 def comparison(name: str, reference: Any, sign: str, **fields: Any) -> Any:
@@ -63,27 +65,28 @@ gt, ge = comparison("gt", np.greater, ">"), comparison("ge", np.greater_equal, "
 eq, ne = comparison("eq", np.equal, "==", commutative=True), comparison("ne", np.not_equal, "!=", commutative=True)
 
 isnan: Op = nondifferentiable("isnan", np.isnan, infer=lambda x: predicate_type(float_type(x)), why=STEP, code="math.isnan({0})",
-                          domain=(REAL,), edges=(NAN, INF, 0.0))
+                              domain=(REAL,), edges=(NAN, INF, 0.0))
 isinf: Op = nondifferentiable("isinf", np.isinf, infer=lambda x: predicate_type(float_type(x)), why=STEP, code="math.isinf({0})",
-                          domain=(REAL,), edges=(NAN, INF, -INF, 0.0))
+                              domain=(REAL,), edges=(NAN, INF, -INF, 0.0))
 isfinite: Op = nondifferentiable("isfinite", np.isfinite, infer=lambda x: predicate_type(float_type(x)), why=STEP,
-                             code="math.isfinite({0})", domain=(REAL,), edges=(NAN, INF, -INF, 0.0))
+                                 code="math.isfinite({0})", domain=(REAL,), edges=(NAN, INF, -INF, 0.0))
 
 # ---------------------------------------------------------------------------------------------------- arithmetic
 add: Op = elementwise("add", np.add, lambda y, a, b: (1.0, 1.0), infer=number_type, code="{0} + {1}", precedence=SUM,
-                  commutative=True, associative=True, identity=0.0, domain=(REAL, REAL))
+                      commutative=True, associative=True, identity=0.0, domain=(REAL, REAL))
 sub: Op = elementwise("sub", np.subtract, lambda y, a, b: (1.0, -1.0), infer=number_type, code="{0} - {1}", precedence=SUM,
-                  domain=(REAL, REAL))
+                      domain=(REAL, REAL))
 mul: Op = elementwise("mul", np.multiply, lambda y, a, b: (b, a), infer=number_type, code="{0} * {1}", precedence=PRODUCT,
-                  commutative=True, associative=True, identity=1.0, domain=(REAL, REAL))
-div: Op = elementwise("div", np.divide, lambda y, a, b: (1.0 / b, -y / b), infer=lambda a, b: inexact_type(a, b), code="{0} / {1}",
-                  precedence=PRODUCT, cost=4, domain=(REAL, POSITIVE), edges=((1.0, 0.0), (-1.0, 0.0), (0.0, 2.0), (1e200, 1e200)))
+                      commutative=True, associative=True, identity=1.0, domain=(REAL, REAL))
+div: Op = elementwise("div", np.divide, lambda y, a, b: (1.0 / b, -y / b), infer=lambda a, b: inexact_type(a, b),
+                      code="{0} / {1}", precedence=PRODUCT, cost=4, domain=(REAL, POSITIVE),
+                      edges=((1.0, 0.0), (-1.0, 0.0), (0.0, 2.0), (1e200, 1e200)))
 neg: Op = elementwise("neg", np.negative, lambda y, x: (-1.0,), infer=number_type, code="-{0}", precedence=UNARY, involution=True,
-                  domain=(REAL,))
+                      domain=(REAL,))
 strong_mul: Op = elementwise("strong_mul", lambda ct, p: np.where((ct == 0) | (p == 0), np.zeros_like(ct * p), ct * p),
-                         lambda y, ct, p: (p, ct), code="strong_mul({0}, {1})", support=(support.strong_mul,), promotes=True,
-                         commutative=True, cost=2, singular=True, domain=(REAL, REAL),
-                         edges=((0.0, INF), (0.0, NAN), (INF, 0.0), (2.0, INF), (NAN, 1.0)))
+                             lambda y, ct, p: (p, ct), code="strong_mul({0}, {1})", support=(support.strong_mul,), promotes=True,
+                             commutative=True, cost=2, singular=True, domain=(REAL, REAL),
+                             edges=((0.0, INF), (0.0, NAN), (INF, 0.0), (2.0, INF), (NAN, 1.0)))
 
 
 def inexact_type(*types: Type) -> Type:
@@ -100,9 +103,9 @@ def cast_reference(x: Any, *, dtype: DType) -> Any:
         return np.asarray(x).astype(dtype.numpy)
 
 
+# The conversion in the generated source depends on both dtypes: the scheduler writes it.
 cast: Op = linear("cast", cast_reference, lambda x, *, dtype: x.with_dtype(dtype),
-              {0: lambda ct, x, *, dtype: cast(ct, dtype=x.type.dtype)}, code="{0}",     # the scheduler writes the conversion
-              domain=(REAL,))
+                  {0: lambda ct, x, *, dtype: cast(ct, dtype=x.type.dtype)}, code="{0}", domain=(REAL,))
 
 
 # ---------------------------------------------------------------------------------------------------- kinks
@@ -115,37 +118,45 @@ def share(a: Operand, b: Operand) -> Operand:
 
 TIES = ((1.0, 1.0), (0.0, 0.0), (NAN, 1.0), (1.0, NAN), (INF, 1.0), (-INF, -INF))
 sign: Op = nondifferentiable("sign", np.sign, infer=real_type, why=STEP, code="np.sign({0})", domain=(REAL,),
-                         edges=(0.0, NAN, INF, -INF))
+                             edges=(0.0, NAN, INF, -INF))
 abs_: Op = elementwise("abs", np.abs, lambda y, x: (sign(x),), infer=real_type, code="abs({0})", domain=(REAL,),
-                   edges=(0.0, -0.0, INF, -INF, NAN))
-maximum: Op = elementwise("maximum", np.maximum, lambda y, a, b: (share(a, b), share(b, a)), infer=same_type, code="maximum({0}, {1})",
-                      support=(support.maximum,), commutative=True, cost=2, domain=(REAL, REAL), edges=TIES)
-minimum: Op = elementwise("minimum", np.minimum, lambda y, a, b: (share(b, a), share(a, b)), infer=same_type, code="minimum({0}, {1})",
-                      support=(support.minimum,), commutative=True, cost=2, domain=(REAL, REAL), edges=TIES)
+                       edges=(0.0, -0.0, INF, -INF, NAN))
+maximum: Op = elementwise("maximum", np.maximum, lambda y, a, b: (share(a, b), share(b, a)), infer=same_type,
+                          code="maximum({0}, {1})", support=(support.maximum,), commutative=True, cost=2, domain=(REAL, REAL),
+                          edges=TIES)
+minimum: Op = elementwise("minimum", np.minimum, lambda y, a, b: (share(b, a), share(a, b)), infer=same_type,
+                          code="minimum({0}, {1})", support=(support.minimum,), commutative=True, cost=2, domain=(REAL, REAL),
+                          edges=TIES)
 copysign: Op = elementwise("copysign", np.copysign, lambda y, a, b: (sign(a) * copysign(1.0, b), 0.0),
-                       code="math.copysign({0}, {1})", cost=2, domain=(REAL, REAL), edges=((0.0, 1.0), (1.0, -INF), (INF, 1.0)))
-floor: Op = nondifferentiable("floor", np.floor, infer=float_type, why=STEP, code="np.floor({0})", domain=(REAL,), edges=(NAN, INF, 1.0))
-ceil: Op = nondifferentiable("ceil", np.ceil, infer=float_type, why=STEP, code="np.ceil({0})", domain=(REAL,), edges=(NAN, INF, 1.0))
+                           code="math.copysign({0}, {1})", cost=2, domain=(REAL, REAL),
+                           edges=((0.0, 1.0), (1.0, -INF), (INF, 1.0)))
+floor: Op = nondifferentiable("floor", np.floor, infer=float_type, why=STEP, code="np.floor({0})", domain=(REAL,),
+                              edges=(NAN, INF, 1.0))
+ceil: Op = nondifferentiable("ceil", np.ceil, infer=float_type, why=STEP, code="np.ceil({0})", domain=(REAL,),
+                             edges=(NAN, INF, 1.0))
 rint: Op = nondifferentiable("rint", np.rint, infer=float_type, why=STEP, code="np.rint({0})", domain=(REAL,),
-                         edges=(NAN, INF, 0.5, 1.5, -0.5))
-trunc: Op = nondifferentiable("trunc", np.trunc, infer=float_type, why=STEP, code="np.trunc({0})", domain=(REAL,), edges=(NAN, INF, -1.5))
+                             edges=(NAN, INF, 0.5, 1.5, -0.5))
+trunc: Op = nondifferentiable("trunc", np.trunc, infer=float_type, why=STEP, code="np.trunc({0})", domain=(REAL,),
+                              edges=(NAN, INF, -1.5))
 DIVISIONS = ((5.0, 3.0), (-5.0, 3.0), (5.0, -3.0), (5.0, 0.0), (5.0, INF), (-5.0, INF), (INF, 2.0), (NAN, 1.0))
-floordiv: Op = nondifferentiable("floordiv", np.floor_divide, infer=real_type, why=STEP, code="{0} // {1}", precedence=PRODUCT, cost=10,
-                             domain=(REAL, POSITIVE), edges=DIVISIONS)
-mod: Op = elementwise("mod", np.remainder, lambda y, a, b: (1.0, -floor(a / b)), infer=real_type, code="{0} % {1}", precedence=PRODUCT,
-                  cost=10, domain=(REAL, POSITIVE), edges=DIVISIONS)
+floordiv: Op = nondifferentiable("floordiv", np.floor_divide, infer=real_type, why=STEP, code="{0} // {1}", precedence=PRODUCT,
+                                 cost=10, domain=(REAL, POSITIVE), edges=DIVISIONS)
+mod: Op = elementwise("mod", np.remainder, lambda y, a, b: (1.0, -floor(a / b)), infer=real_type, code="{0} % {1}",
+                      precedence=PRODUCT, cost=10, domain=(REAL, POSITIVE), edges=DIVISIONS)
 fmod: Op = elementwise("fmod", np.fmod, lambda y, a, b: (1.0, -trunc(a / b)), infer=real_type, code="np.fmod({0}, {1})", cost=10,
-                   domain=(REAL, POSITIVE), edges=DIVISIONS)
+                       domain=(REAL, POSITIVE), edges=DIVISIONS)
 
 # ---------------------------------------------------------------------------------------------------- powers and roots
 sqrt: Op = elementwise("sqrt", np.sqrt, lambda y, x: (0.5 / y,), code="math.sqrt({0})", cost=5, singular=True, domain=(POSITIVE,),
-                   edges=(0.0, INF, -1.0, 1e-300, 1e300))
-sqrt0: Op = elementwise("sqrt0", np.sqrt, lambda y, x: (select(eq(y, 0.0), number(0.0, y), 0.5 / y),), code="math.sqrt({0})", cost=5,
-                    domain=(POSITIVE,), edges=(0.0, INF, -1.0))      # of a sum of squares: norm, std have slope 0 at 0
+                       edges=(0.0, INF, -1.0, 1e-300, 1e300))
+# The root of a sum of squares: norm, std and the like, whose slope at 0 is 0 by convention.
+sqrt0: Op = elementwise("sqrt0", np.sqrt, lambda y, x: (select(eq(y, 0.0), number(0.0, y), 0.5 / y),), code="math.sqrt({0})",
+                        cost=5, domain=(POSITIVE,), edges=(0.0, INF, -1.0))
 cbrt: Op = elementwise("cbrt", np.cbrt, lambda y, x: (1.0 / (3.0 * y * y),), code="np.cbrt({0})", cost=20, singular=True,
-                   domain=(POSITIVE,), edges=(0.0, -8.0, INF, -INF))
+                       domain=(POSITIVE,), edges=(0.0, -8.0, INF, -INF))
 hypot: Op = elementwise("hypot", np.hypot, lambda y, a, b: (towards(a, y), towards(b, y)), code="math.hypot({0}, {1})", cost=10,
-                    commutative=True, domain=(REAL, REAL), edges=((0.0, 0.0), (3.0, -4.0), (1e200, 1e200), (1e-200, 0.0), (INF, NAN)))
+                        commutative=True, domain=(REAL, REAL),
+                        edges=((0.0, 0.0), (3.0, -4.0), (1e200, 1e200), (1e-200, 0.0), (INF, NAN)))
 
 
 def towards(a: Operand, y: Operand) -> Operand:
@@ -180,27 +191,29 @@ def integer_power_reference(x: Any, k: Any) -> Any:
     return np.power(x, k, dtype=x.dtype) if x.dtype.kind in "iu" else np.power(x, np.asarray(k).astype(x.dtype))
 
 
-power: Op = elementwise("pow", np.power, power_partials, code="math.pow({0}, {1})", cost=40, singular=True, domain=(POSITIVE, REAL),
-                    edges=((0.0, 2.0), (0.0, 0.0), (0.0, 1.0), (0.0, 0.5), (0.0, -1.0), (-2.0, 3.0), (-2.0, 0.5), (INF, 2.0), (NAN, 0.0)))
-powi: Op = elementwise("powi", integer_power_reference, integer_power_partials, infer=power_type, code="{0} ** {1}", precedence=POWER,
-                   promotes=True, cost=3, domain=(REAL, (0.0, 4.0)),
-                   edges=((0.0, 0), (0.0, 1), (0.0, 2), (0.0, 3), (-2.0, 3), (-2.0, -3), (2.0, -1), (INF, 2)))
+power: Op = elementwise("pow", np.power, power_partials, code="math.pow({0}, {1})", cost=40, singular=True,
+                        domain=(POSITIVE, REAL),
+                        edges=((0.0, 2.0), (0.0, 0.0), (0.0, 1.0), (0.0, 0.5), (0.0, -1.0), (-2.0, 3.0), (-2.0, 0.5), (INF, 2.0),
+                               (NAN, 0.0)))
+powi: Op = elementwise("powi", integer_power_reference, integer_power_partials, infer=power_type, code="{0} ** {1}",
+                       precedence=POWER, promotes=True, cost=3, domain=(REAL, (0.0, 4.0)),
+                       edges=((0.0, 0), (0.0, 1), (0.0, 2), (0.0, 3), (-2.0, 3), (-2.0, -3), (2.0, -1), (INF, 2)))
 
 # ---------------------------------------------------------------------------------------------------- exponentials, logarithms
 exp: Op = elementwise("exp", np.exp, lambda y, x: (y,), code="math.exp({0})", cost=20, domain=(REAL,),
-                  edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
+                      edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
 exp2: Op = elementwise("exp2", np.exp2, lambda y, x: (y * math.log(2.0),), code="np.exp2({0})", cost=20, domain=(REAL,),
-                   edges=(0.0, 1000.0, -1070.0, INF, -INF))
+                       edges=(0.0, 1000.0, -1070.0, INF, -INF))
 expm1: Op = elementwise("expm1", np.expm1, lambda y, x: (exp(x),), code="math.expm1({0})", cost=25, domain=(REAL,),
-                    edges=(0.0, 1e-20, -40.0, 700.0, INF, -INF))
+                        edges=(0.0, 1e-20, -40.0, 700.0, INF, -INF))
 log: Op = elementwise("log", np.log, lambda y, x: (1.0 / x,), code="math.log({0})", cost=20, domain=(POSITIVE,),
-                  edges=(0.0, -1.0, 1.0, 1e-300, 1e300, INF, NAN))
+                      edges=(0.0, -1.0, 1.0, 1e-300, 1e300, INF, NAN))
 log2: Op = elementwise("log2", np.log2, lambda y, x: (1.0 / math.log(2.0) / x,), code="np.log2({0})", cost=20, domain=(POSITIVE,),
-                   edges=(0.0, -1.0, 1.0, 1e-300, INF))
-log10: Op = elementwise("log10", np.log10, lambda y, x: (1.0 / math.log(10.0) / x,), code="math.log10({0})", cost=20, domain=(POSITIVE,),
-                    edges=(0.0, -1.0, 1.0, 1e-300, INF))
+                       edges=(0.0, -1.0, 1.0, 1e-300, INF))
+log10: Op = elementwise("log10", np.log10, lambda y, x: (1.0 / math.log(10.0) / x,), code="math.log10({0})", cost=20,
+                        domain=(POSITIVE,), edges=(0.0, -1.0, 1.0, 1e-300, INF))
 log1p: Op = elementwise("log1p", np.log1p, lambda y, x: (1.0 / (1.0 + x),), code="math.log1p({0})", cost=25, domain=(POSITIVE,),
-                    edges=(0.0, 1e-20, -1.0, -0.9999999, 1e300, INF))
+                        edges=(0.0, 1e-20, -1.0, -0.9999999, 1e300, INF))
 
 
 def equal_infinities(a: Operand, b: Operand) -> Operand:
@@ -215,9 +228,10 @@ def logaddexp_partials(y: Operand, a: Operand, b: Operand) -> tuple[Any, Any]:
     return select(tie, half, sigmoid(a - b)), select(tie, half, sigmoid(b - a))
 
 
-logaddexp: Op = elementwise("logaddexp", np.logaddexp, logaddexp_partials, code="logaddexp({0}, {1})", support=(support.logaddexp,),
-                        promotes=True, cost=50, commutative=True, domain=(REAL, REAL),
-                        edges=((0.0, 0.0), (1000.0, 0.0), (-1000.0, -1001.0), (-INF, -INF), (-INF, 1.0), (INF, 1.0), (NAN, 0.0)))
+logaddexp: Op = elementwise("logaddexp", np.logaddexp, logaddexp_partials, code="logaddexp({0}, {1})",
+                            support=(support.logaddexp,), promotes=True, cost=50, commutative=True, domain=(REAL, REAL),
+                            edges=((0.0, 0.0), (1000.0, 0.0), (-1000.0, -1001.0), (-INF, -INF), (-INF, 1.0), (INF, 1.0),
+                                   (NAN, 0.0)))
 
 
 def sigmoid_reference(x: Any) -> Any:
@@ -226,29 +240,35 @@ def sigmoid_reference(x: Any) -> Any:
     return np.where(x >= 0, np.ones_like(e), e) / (1 + e)
 
 
-sigmoid: Op = elementwise("sigmoid", sigmoid_reference, lambda y, x: (y * sigmoid(-x),), code="sigmoid({0})", support=(support.sigmoid,),
-                      promotes=True, cost=30, domain=(REAL,), edges=(0.0, 40.0, -40.0, 800.0, -800.0, INF, -INF, NAN))
+sigmoid: Op = elementwise("sigmoid", sigmoid_reference, lambda y, x: (y * sigmoid(-x),), code="sigmoid({0})",
+                          support=(support.sigmoid,), promotes=True, cost=30, domain=(REAL,),
+                          edges=(0.0, 40.0, -40.0, 800.0, -800.0, INF, -INF, NAN))
 
 # ---------------------------------------------------------------------------------------------------- trigonometric, hyperbolic
-sin: Op = elementwise("sin", np.sin, lambda y, x: (cos(x),), code="math.sin({0})", cost=20, domain=(REAL,), edges=(0.0, 1e10, INF))
-cos: Op = elementwise("cos", np.cos, lambda y, x: (-sin(x),), code="math.cos({0})", cost=20, domain=(REAL,), edges=(0.0, 1e10, INF))
-tan: Op = elementwise("tan", np.tan, lambda y, x: (1.0 + y * y,), code="math.tan({0})", cost=30, domain=((-1.4, 1.4),), edges=(0.0, 1.5707))
-asin: Op = elementwise("asin", np.arcsin, lambda y, x: (1.0 / sqrt((1.0 - x) * (1.0 + x)),), code="math.asin({0})", cost=30, singular=True,
-                   domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))
+sin: Op = elementwise("sin", np.sin, lambda y, x: (cos(x),), code="math.sin({0})", cost=20, domain=(REAL,),
+                      edges=(0.0, 1e10, INF))
+cos: Op = elementwise("cos", np.cos, lambda y, x: (-sin(x),), code="math.cos({0})", cost=20, domain=(REAL,),
+                      edges=(0.0, 1e10, INF))
+tan: Op = elementwise("tan", np.tan, lambda y, x: (1.0 + y * y,), code="math.tan({0})", cost=30, domain=((-1.4, 1.4),),
+                      edges=(0.0, 1.5707))
+asin: Op = elementwise("asin", np.arcsin, lambda y, x: (1.0 / sqrt((1.0 - x) * (1.0 + x)),), code="math.asin({0})", cost=30,
+                       singular=True, domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))
 acos: Op = elementwise("acos", np.arccos, lambda y, x: (-1.0 / sqrt((1.0 - x) * (1.0 + x)),), code="math.acos({0})", cost=30,
-                   singular=True, domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))
+                       singular=True, domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))
 atan: Op = elementwise("atan", np.arctan, lambda y, x: (1.0 / (1.0 + x * x),), code="math.atan({0})", cost=30, domain=(REAL,),
-                   edges=(0.0, 1e100, INF))
+                       edges=(0.0, 1e100, INF))
 atan2: Op = elementwise("atan2", np.arctan2, lambda y, a, b: (b / hypot(a, b) / hypot(a, b), -(a / hypot(a, b) / hypot(a, b))),
-                    code="math.atan2({0}, {1})", cost=40, domain=(REAL, REAL),
-                    edges=((0.0, 1.0), (0.0, -1.0), (1.0, 0.0), (1e200, 1e200), (1e-200, 1e-200)))
-sinh: Op = elementwise("sinh", np.sinh, lambda y, x: (cosh(x),), code="math.sinh({0})", cost=30, domain=(REAL,), edges=(0.0, 700.0, -800.0))
-cosh: Op = elementwise("cosh", np.cosh, lambda y, x: (sinh(x),), code="math.cosh({0})", cost=30, domain=(REAL,), edges=(0.0, 700.0, -800.0))
+                        code="math.atan2({0}, {1})", cost=40, domain=(REAL, REAL),
+                        edges=((0.0, 1.0), (0.0, -1.0), (1.0, 0.0), (1e200, 1e200), (1e-200, 1e-200)))
+sinh: Op = elementwise("sinh", np.sinh, lambda y, x: (cosh(x),), code="math.sinh({0})", cost=30, domain=(REAL,),
+                       edges=(0.0, 700.0, -800.0))
+cosh: Op = elementwise("cosh", np.cosh, lambda y, x: (sinh(x),), code="math.cosh({0})", cost=30, domain=(REAL,),
+                       edges=(0.0, 700.0, -800.0))
 tanh: Op = elementwise("tanh", np.tanh, lambda y, x: (1.0 / (cosh(x) * cosh(x)),), code="math.tanh({0})", cost=30, domain=(REAL,),
-                   edges=(0.0, 20.0, -20.0, 400.0, INF))
+                       edges=(0.0, 20.0, -20.0, 400.0, INF))
 asinh: Op = elementwise("asinh", np.arcsinh, lambda y, x: (1.0 / hypot(x, 1.0),), code="math.asinh({0})", cost=30, domain=(REAL,),
-                    edges=(0.0, 1e10, 1e200, -1e200))
-acosh: Op = elementwise("acosh", np.arccosh, lambda y, x: (1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)),), code="math.acosh({0})", cost=30,
-                    singular=True, domain=((1.1, 6.0),), edges=(1.0, 1.0000001, 1e200, 0.5))
+                        edges=(0.0, 1e10, 1e200, -1e200))
+acosh: Op = elementwise("acosh", np.arccosh, lambda y, x: (1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)),), code="math.acosh({0})",
+                        cost=30, singular=True, domain=((1.1, 6.0),), edges=(1.0, 1.0000001, 1e200, 0.5))
 atanh: Op = elementwise("atanh", np.arctanh, lambda y, x: (1.0 / ((1.0 - x) * (1.0 + x)),), code="math.atanh({0})", cost=30,
-                    domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))
+                        domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))

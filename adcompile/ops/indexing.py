@@ -35,7 +35,7 @@ def wrap_index_reference(i: Any, *, dim: int) -> Any:
 
 # {1} is the attribute `dim`; the scheduler passes it as a size.
 wrap_index: Op = nondifferentiable("wrap_index", wrap_index_reference, infer=wrap_index_type, why="integers", cost=2,
-                               code="wrap_index({0}, {1})", support=(support.wrap_index,))
+                                   code="wrap_index({0}, {1})", support=(support.wrap_index,))
 
 
 def gather_type(x: Type, *indices: Type, axes: tuple[int, ...]) -> Type:
@@ -107,8 +107,11 @@ def last_written(ct: Operand, base: Operand, *indices_and_updates: Operand, axes
 
 
 gather: Op = linear("gather", gather_reference, gather_type,
-                {0: lambda ct, x, *indices, axes: scatter_add(zeros_like(x), *indices, ct, axes=axes)})
+                    {0: lambda ct, x, *indices, axes: scatter_add(zeros_like(x), *indices, ct, axes=axes)})
 scatter_add: Op = linear("scatter_add", scatter_add_reference, scatter_type,
-                     {0: lambda ct, *operands, axes: ct, -1: lambda ct, base, *rest, axes: gather(ct, *rest[:-1], axes=axes)}, joint=True)
+                         {0: lambda ct, *operands, axes: ct, -1: lambda ct, base, *rest, axes: gather(ct, *rest[:-1], axes=axes)},
+                         joint=True)
 scatter_set: Op = linear("scatter_set", scatter_set_reference, scatter_type,
-                     {0: lambda ct, base, *rest, axes: scatter_set(ct, *rest[:-1], number(0.0, ct), axes=axes), -1: last_written}, joint=True)
+                         {0: lambda ct, base, *rest, axes: scatter_set(ct, *rest[:-1], number(0.0, ct), axes=axes),
+                          -1: last_written},
+                         joint=True)

@@ -34,7 +34,7 @@ def number_reduction(x: Type, *, axes: tuple[int, ...]) -> Type:
 
 # ---------------------------------------------------------------------------------------------------- sum
 reduce_sum: Op = linear("reduce_sum", lambda x, *, axes: np.sum(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction,
-                    {0: lambda ct, x, *, axes: restored(ct, x.type.dims, axes)})
+                        {0: lambda ct, x, *, axes: restored(ct, x.type.dims, axes)})
 
 
 # ---------------------------------------------------------------------------------------------------- max, min
@@ -117,8 +117,9 @@ def product_jvp(tangents: tuple[Operand], y: Operand, x: Operand, *, axes: tuple
     return result
 
 
-reduce_prod: Op = rule("reduce_prod", lambda x, *, axes: np.prod(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction, vjp=product_vjp,
-                   jvp=product_jvp, why="the product of all other entries is not product / entry where an entry is 0")
+reduce_prod: Op = rule("reduce_prod", lambda x, *, axes: np.prod(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction,
+                       vjp=product_vjp, jvp=product_jvp,
+                       why="the product of all other entries is not product / entry where an entry is 0")
 
 
 # ---------------------------------------------------------------------------------------------------- booleans, places
@@ -160,7 +161,8 @@ def running(ufunc: np.ufunc) -> Any:
     return reference
 
 
-cumsum: Op = linear("cumsum", running(np.add), running_type, {0: lambda ct, x, *, axis, reverse: cumsum(ct, axis=axis, reverse=not reverse)})
+cumsum: Op = linear("cumsum", running(np.add), running_type,
+                    {0: lambda ct, x, *, axis, reverse: cumsum(ct, axis=axis, reverse=not reverse)})
 
 
 def recurrence_type(a: Type, b: Type, *, axis: int, reverse: bool) -> Type:
@@ -209,8 +211,8 @@ def recurrence_jvp(tangents: tuple[Operand | None, Operand | None], y: Operand, 
     return result
 
 
-linear_recurrence: Op = rule("linear_recurrence", recurrence_reference, recurrence_type, vjp=recurrence_vjp, jvp=recurrence_jvp, cost=2,
-                         why="linear in b, a recurrence in a: both derivatives are recurrences of the same form")
+linear_recurrence: Op = rule("linear_recurrence", recurrence_reference, recurrence_type, vjp=recurrence_vjp, jvp=recurrence_jvp,
+                             cost=2, why="linear in b, a recurrence in a: both derivatives are recurrences of the same form")
 
 
 def running_product_vjp(ct: Operand, y: Operand, x: Operand, *, axis: int, reverse: bool) -> tuple[Operand]:
@@ -237,4 +239,4 @@ def preceding_product(y: Operand, axis: int, reverse: bool) -> Operand:
 
 
 cumprod: Op = rule("cumprod", running(np.multiply), running_type, vjp=running_product_vjp, jvp=running_product_jvp,
-               why="y / x is wrong where an entry is 0; the derivative is a linear recurrence")
+                   why="y / x is wrong where an entry is 0; the derivative is a linear recurrence")

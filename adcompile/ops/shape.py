@@ -98,9 +98,9 @@ def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
 
 
 reshape: Op = linear("reshape", lambda x, *, dims: np.reshape(x, dims), reshape_type,
-                 {0: lambda ct, x, *, dims: reshape(ct, dims=x.type.dims)}, cost=0)
+                     {0: lambda ct, x, *, dims: reshape(ct, dims=x.type.dims)}, cost=0)
 transpose: Op = linear("transpose", lambda x, *, permutation: np.transpose(x, permutation), transpose_type,
-                   {0: lambda ct, x, *, permutation: transpose(ct, permutation=inverse(permutation))}, cost=0)
+                       {0: lambda ct, x, *, permutation: transpose(ct, permutation=inverse(permutation))}, cost=0)
 
 
 # ---------------------------------------------------------------------------------------------------- slice, pad, concat
@@ -148,9 +148,9 @@ def pad_reference(x: Any, *, starts: tuple[int, ...], steps: tuple[int, ...], di
 
 
 slice_: Op = linear("slice", slice_reference, slice_type,
-                {0: lambda ct, x, *, starts, steps, dims: pad(ct, starts=starts, steps=steps, dims=x.type.dims)}, cost=0)
+                    {0: lambda ct, x, *, starts, steps, dims: pad(ct, starts=starts, steps=steps, dims=x.type.dims)}, cost=0)
 pad: Op = linear("pad", pad_reference, pad_type,
-             {0: lambda ct, x, *, starts, steps, dims: slice_(ct, starts=starts, steps=steps, dims=x.type.dims)})
+                 {0: lambda ct, x, *, starts, steps, dims: slice_(ct, starts=starts, steps=steps, dims=x.type.dims)})
 
 
 def concat_type(*xs: Type, axis: int) -> Type:
@@ -185,7 +185,7 @@ def concat_jvp(tangents: tuple[Operand | None, ...], y: Operand, *xs: Operand, a
 
 
 concat: Op = rule("concat", lambda *xs, axis: np.concatenate(xs, axis), concat_type, vjp=concat_vjp, jvp=concat_jvp,
-              why="the number of operands is open")
+                  why="the number of operands is open")
 
 
 # ---------------------------------------------------------------------------------------------------- made from nothing
@@ -196,7 +196,7 @@ def constant_reference(*, value: ArrayConstant) -> Any:
 
 CONSTANT = "does not depend on anything"
 iota: Op = nondifferentiable("iota", lambda *, dim, dtype: np.arange(dim, dtype=dtype.numpy),
-                         infer=lambda *, dim, dtype: Type(dtype, (dim,)), why=CONSTANT, cost=0)
+                             infer=lambda *, dim, dtype: Type(dtype, (dim,)), why=CONSTANT, cost=0)
 size: Op = nondifferentiable("size", lambda *, dim: np.int64(dim), infer=lambda *, dim: Type(DType.i64), why=CONSTANT, cost=0)
 constant: Op = nondifferentiable("constant", constant_reference, infer=lambda *, value: Type.of(value.dtype, *value.shape),
-                             why=CONSTANT, cost=0)
+                                 why=CONSTANT, cost=0)

@@ -44,16 +44,18 @@ def xlogy_partials(y: Operand, a: Operand, b: Operand) -> tuple[Any, Any]:
 
 ROOT_PI = math.sqrt(math.pi)
 erf: Op = elementwise("erf", over_arrays(math.erf), lambda y, x: (2.0 / ROOT_PI * exp(-(x * x)),), code="math.erf({0})", cost=30,
-                  domain=(REAL,), edges=(0.0, 6.0, -6.0, 30.0, INF, -INF, NAN))
-erfc: Op = elementwise("erfc", over_arrays(math.erfc), lambda y, x: (-2.0 / ROOT_PI * exp(-(x * x)),), code="math.erfc({0})", cost=30,
-                   domain=(REAL,), edges=(0.0, 6.0, -6.0, 26.0, INF, -INF, NAN))
+                      domain=(REAL,), edges=(0.0, 6.0, -6.0, 30.0, INF, -INF, NAN))
+erfc: Op = elementwise("erfc", over_arrays(math.erfc), lambda y, x: (-2.0 / ROOT_PI * exp(-(x * x)),), code="math.erfc({0})",
+                       cost=30, domain=(REAL,), edges=(0.0, 6.0, -6.0, 26.0, INF, -INF, NAN))
 lgamma: Op = elementwise("lgamma", over_arrays(lgamma_at), lambda y, x: (digamma(x),), code="math.lgamma({0})", cost=50,
-                     domain=(POSITIVE,), edges=(1.0, 2.0, 0.5, -0.5, 1e-10, 1e10, 0.0, -1.0, INF))
-digamma: Op = elementwise("digamma", over_arrays(support.digamma), lambda y, x: (polygamma(x, Literal(1, DType.i64)),), code="digamma({0})", cost=60,
-                      support=(support.digamma_positive, support.digamma), promotes=True,
-                      domain=(POSITIVE,), edges=(1.0, 1.4616321449683622, -0.5, -10.25, 1e-10, 1e10, INF, -1.0))
+                         domain=(POSITIVE,), edges=(1.0, 2.0, 0.5, -0.5, 1e-10, 1e10, 0.0, -1.0, INF))
+digamma: Op = elementwise("digamma", over_arrays(support.digamma), lambda y, x: (polygamma(x, Literal(1, DType.i64)),),
+                          code="digamma({0})", cost=60, support=(support.digamma_positive, support.digamma), promotes=True,
+                          domain=(POSITIVE,), edges=(1.0, 1.4616321449683622, -0.5, -10.25, 1e-10, 1e10, INF, -1.0))
 polygamma: Op = elementwise("polygamma", over_arrays(support.polygamma), lambda y, x, k: (polygamma(x, plus(k, 1)), None),
-                        infer=lambda x, k: power_type(float_type(x), k), code="polygamma({0}, {1})", support=(support.polygamma,),
-                        promotes=True, cost=100, domain=(POSITIVE, (0.5, 3.5)), edges=((1.0, 1), (-0.5, 1), (100.0, 2), (1e-3, 3)))
+                            infer=lambda x, k: power_type(float_type(x), k), code="polygamma({0}, {1})",
+                            support=(support.polygamma,), promotes=True, cost=100, domain=(POSITIVE, (0.5, 3.5)),
+                            edges=((1.0, 1), (-0.5, 1), (100.0, 2), (1e-3, 3)))
 xlogy: Op = elementwise("xlogy", xlogy_reference, xlogy_partials, code="xlogy({0}, {1})", support=(support.xlogy,), promotes=True,
-                    cost=25, singular=True, domain=(REAL, POSITIVE), edges=((0.0, 0.0), (0.0, 1.0), (0.0, NAN), (1.0, 0.0), (2.0, 3.0)))
+                        cost=25, singular=True, domain=(REAL, POSITIVE),
+                        edges=((0.0, 0.0), (0.0, 1.0), (0.0, NAN), (1.0, 0.0), (2.0, 3.0)))
