@@ -36,16 +36,15 @@ class AxisClasses:
         return True
 
     def run(self) -> None:
-        """Unite along writes, then reads of values, then reads of the same parameter axes."""
+        """Unite along reads of values and writes, in program order, then reads of parameter axes of one length."""
         definitions = self.lowering.definitions
-        for s in self.lowering.statements:
-            for own, index in zip(definitions[s.target].axes, s.index, strict=True):
-                self.unite(own, index)
         for s in self.lowering.statements:
             for read in self.lowering.reads(s):
                 if read.value in definitions:
                     for own, index in zip(definitions[read.value].axes, read.index, strict=True):
                         self.unite(own, index)
+            for own, index in zip(definitions[s.target].axes, s.index, strict=True):
+                self.unite(own, index)
         self.unite_parameter_axes()
         self.settle()
 

@@ -137,7 +137,7 @@ class Nest:
                        if maker in stages and stages[maker] < to and axis in maker.axes)
 
         for s in reversed(statements):
-            if not readers[s] or not s.axes:
+            if not readers[s]:
                 continue
             latest = min(stages[r] - 0.5 * barrier for r, barrier in readers[s])
             if axis in s.axes:

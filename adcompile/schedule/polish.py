@@ -30,6 +30,7 @@ from ..ir.loops import (
     written_arrays,
 )
 
+INSTANCE = "__"             # sets off the number of a value that is computed again in several places
 LONGEST = 80                # characters of an expression that a temporary may be folded into
 
 
@@ -40,7 +41,7 @@ def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[st
     updated = {s.target.name for s in walk(body) if isinstance(s, Accumulate) and isinstance(s.target, Var)}
     once = {name for name, n in writes.items() if n == 1 and name not in updated}
     body = inline(body, reads, once)
-    body = tuple(map(in_place, hoist(body)))
+    body = tuple(map(in_place, (map_statement(s, signed_sum) for s in hoist(body))))
     return shorten_names(body, returns, taken)
 
 
@@ -170,6 +171,15 @@ def hoisted(loop: For) -> list[Statement]:
 
 
 # ------------------------------------------------------------------------------------------------ in place
+def signed_sum(e: Expr) -> Expr:
+    """`a + -b` as `a - b`, and `a - -b` as `a + b`."""
+    if isinstance(e, Apply) and e.code in ("{0} + {1}", "{0} - {1}"):
+        second = e.operands[1]
+        if isinstance(second, Apply) and second.code == "-{0}":
+            return Apply("{0} - {1}" if e.code == "{0} + {1}" else "{0} + {1}", (e.operands[0], second.operands[0]))
+    return e
+
+
 def in_place(s: Statement) -> Statement:
     """`a[i] = a[i] + x` as `a[i] += x`, and so for -, * and /."""
     if isinstance(s, (For, While, If)):
@@ -198,12 +208,26 @@ def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken:
     if returns and isinstance(returns[0], Var) and returns[0].name in locals_ and is_unnamed(returns[0].name) and "value" not in everything:
         new[returns[0].name] = "value"
         everything.add("value")
+    scopes = scopes_of(body)
+    shared: dict[str, list[tuple[int, ...]]] = {}
     for name in locals_:
         if name in new:
             continue
-        stem = name.rstrip("0123456789").removesuffix("_") if name[-1].isdigit() and "_" in name else name.rstrip("_")
-        wishes = [f"t{k}" for k in range(1, len(locals_) + len(everything) + 2)] if is_unnamed(name) else [stem]
-        wish = next((w for w in wishes if w not in everything), name)
+        wish = name
+        if is_unnamed(name):
+            wish = next(w for w in (f"t{k}" for k in range(1, len(locals_) + len(everything) + 2)) if w not in everything)
+        elif INSTANCE in name:
+            wish = name.split(INSTANCE)[0]
+            apart = all(not within(scope, other) and not within(other, scope)
+                        for scope in scopes[name] for other in shared.get(wish, []))
+            if apart and (wish in shared or wish not in everything):
+                shared.setdefault(wish, []).extend(scopes[name])
+            else:
+                wish = name.replace(INSTANCE, "_")
+                wish = wish if wish not in everything else name
+        elif name[-1] == "_" or name[-1].isdigit() and "_" in name:
+            stem = name.rstrip("0123456789").rstrip("_")
+            wish = stem if stem not in everything else name
         new[name] = wish
         everything.add(wish)
 
@@ -215,7 +239,24 @@ def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken:
 
 def is_unnamed(name: str) -> bool:
     """Whether a local has no name of the user's: t, t_3."""
-    return name.rstrip("0123456789") in ("t", "t_")
+    return name.split(INSTANCE)[0].rstrip("0123456789") in ("t", "t_")
+
+
+def within(inner: tuple[int, ...], outer: tuple[int, ...]) -> bool:
+    """Whether one place in the program is inside another."""
+    return inner[:len(outer)] == outer
+
+
+def scopes_of(body: tuple[Statement, ...], path: tuple[int, ...] = ()) -> dict[str, list[tuple[int, ...]]]:
+    """Per local, the statement lists in which it is set, as paths through the program."""
+    found: dict[str, list[tuple[int, ...]]] = {}
+    for k, s in enumerate(body):
+        if isinstance(s, Assign):
+            found.setdefault(s.name, []).append(path)
+        for j, inner in enumerate(bodies(s)):
+            for name, places in scopes_of(inner, (*path, k, j)).items():
+                found.setdefault(name, []).extend(places)
+    return found
 
 
 def ordered_locals(body: tuple[Statement, ...]) -> list[str]:

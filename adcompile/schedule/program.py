@@ -33,7 +33,7 @@ from .index import ONE, Affine, Axis, Index, IndexValue, Lookup, Operand, Quotie
 from .lower import Definition, Lowering, Statement, start_of
 from .names import LOOP_NAMES, SIZE_NAMES, Names
 from .nest import Leaf, Loop, Nest, Node, leaves
-from .polish import is_unnamed, polish
+from .polish import INSTANCE, is_unnamed, polish
 
 
 @dataclass(eq=False)
@@ -73,6 +73,7 @@ class Writer:
         self.leaf_of: dict[Statement, Leaf] = {}
         for leaf, path in leaves(self.nodes):
             self.paths[leaf.statement], self.leaf_of[leaf.statement] = path, leaf
+        self.place_of = {s: k for k, s in enumerate(self.leaf_of)}
         self.name_parameters()
         self.before: dict[Node, list[Storage]] = defaultdict(list)
         self.behind: dict[Node, list[Storage]] = defaultdict(list)
@@ -83,6 +84,7 @@ class Writer:
         self.storage: dict[Value, Storage] = {}
         self.loop_names: dict[Axis, str] = {}
         self.frames: list[Frame] = [Frame(None)]
+        self.instances: dict[Value, int] = {}
 
     def run(self) -> Program:
         """The finished program."""
@@ -177,17 +179,21 @@ class Writer:
     def share_arrays(self, readers: dict[Value, list[tuple[Statement, Read]]]) -> None:
         """An array whose only reader overwrites it, element by element, becomes the array of that reader's result."""
         self.alias: dict[Value, Value] = {}
-        for storage in self.storage.values():
+        claimed: set[Value] = set()
+        for storage in sorted(self.storage.values(), key=lambda storage: not storage.gathered):     # accumulations first
             value = storage.definition.value
-            if not storage.kept or value in self.lowering.outputs or len(readers[value]) != 1:
+            if not storage.kept or value in self.lowering.outputs or not readers[value]:
                 continue
-            s, read = readers[value][0]
+            s, read = max(readers[value], key=lambda reader: self.place_of[reader[0]])
+            if not all(r.index == storage.definition.axes for _, r in readers[value]):
+                continue
             result = self.storage.get(s.target)
             if result is None or s.kind != "=" or len(result.definition.statements) != 1 or s.running or not result.kept:
                 continue
             same = read.index == storage.definition.axes and set(storage.definition.axes) == set(result.definition.axes) == set(s.axes)
-            if same and set(storage.kept) <= set(result.kept) and value.type.dtype is s.target.type.dtype:
+            if same and s.target not in claimed and set(storage.kept) <= set(result.kept) and value.type.dtype is s.target.type.dtype:
                 self.alias[value] = s.target
+                claimed.add(s.target)
                 storage.kept = result.kept
 
     def array_of(self, value: Value) -> Value:
@@ -212,7 +218,7 @@ class Writer:
             storage.accumulator = self.names.fresh(f"{storage.local}_sum") if wide else storage.local
         first, last = storage.definition.statements[0], storage.definition.statements[-1]
         if storage.definition.start is not None:
-            order = sorted(storage.definition.statements, key=lambda s: list(self.leaf_of).index(s))
+            order = sorted(storage.definition.statements, key=self.place_of.__getitem__)
             first, last = order[0], order[-1]
             self.before[self.child(first, len(storage.path))].append(storage)
         self.behind[self.child(last, len(storage.path))].append(storage)
@@ -281,10 +287,10 @@ class Writer:
 
     def write(self, nodes: list[Node]) -> None:
         """Write nodes into the innermost open frame."""
-        heading = ""
-        for node in nodes:
-            if len(self.frames) == 1 and self.interface.gradients:
-                heading = self.section(node, heading)
+        headings = self.headings(nodes) if len(self.frames) == 1 and self.interface.gradients else [""] * len(nodes)
+        for k, node in enumerate(nodes):
+            if headings[k] and headings[k] != (headings[k - 1] if k else ""):
+                self.out(Section(headings[k]))
             for storage in self.before[node]:
                 self.start(storage)
             for s, name in self.partial_before[node]:
@@ -298,12 +304,17 @@ class Writer:
             for storage in self.behind[node]:
                 self.complete(storage)
 
-    def section(self, node: Node, heading: str) -> str:
-        found = {leaf.statement.forward for leaf, _ in leaves([node])}
-        text = "forward and backward in one pass" if len(found) == 2 else "forward" if True in found else "backward"
-        if text != heading:
-            self.out(Section(text))
-        return text
+    def headings(self, nodes: list[Node]) -> list[str]:
+        """Per top-level node, the section it belongs to: that of its loop, or for scalars that of the next loop (or the last)."""
+        found: list[str] = []
+        for node in nodes:
+            forward = {leaf.statement.forward for leaf, _ in leaves([node])}
+            text = "forward and backward in one pass" if len(forward) == 2 else "forward" if True in forward else "backward"
+            found.append(text if isinstance(node, Loop) or not any(isinstance(n, Loop) for n in nodes) else "")
+        for order in (range(len(found) - 2, -1, -1), range(1, len(found))):
+            for k in order:
+                found[k] = found[k] or found[k + 1 if order.step < 0 else k - 1]
+        return found
 
     def loop(self, node: Loop) -> None:
         frame = Frame(node.axis)
@@ -410,7 +421,8 @@ class Writer:
         level = self.level_of(x)
         inner, self.frames[level + 1:] = self.frames[level + 1:], []
         expr = self.apply(definition.code, operands)
-        name = self.names.fresh(x.value.name or "t")
+        self.instances[x.value] = self.instances.get(x.value, 0) + 1
+        name = self.names.fresh(f"{x.value.name or 't'}{INSTANCE}{self.instances[x.value]}")
         self.out(Assign(name, expr, definition.location, keep=is_users(x.value.name)))
         self.frames[level].macros[key] = Var(name)
         self.frames += inner
