@@ -445,6 +445,15 @@ def test_types_without_values() -> None:
     assert_close(run(captured, M23, X3, 2), np.sum(M23 @ X3) * 2)
 
 
+    pair = capture_types(unpack_two, ((Abstract(DType.f64, 1), Abstract(DType.f64, 0)),))
+    assert_close(run(pair, (np.array([2.0, 3.0]), 4.0)), 24.0)
+
+
+def unpack_two(p: Any) -> Any:
+    (a, b), c = p
+    return a * b * c
+
+
 # ------------------------------------------------------------------------------------------------------ Python as people write it
 def test_numbers_and_builtins() -> None:
     def f(x: Any, s: float) -> Any:
@@ -745,7 +754,26 @@ def long_loop(x: Any) -> Any:
     return total
 
 
+def long_while(x: Any) -> Any:
+    k = 0
+    while k < x.shape[0]:
+        k += 1
+    return x * k
+
+
+def test_errors_of_capture_pass_through_handlers() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return 1.0 if x[0] > 0.0 else 2.0
+        except Exception:
+            return x
+
+    refuse(CaptureError, f, X3, at="if x[0] > 0.0")
+
+
 def test_long_loops_are_refused() -> None:
+    agrees(long_while, np.ones(20))
+    refuse(CaptureError, long_while, np.ones(1000), at="while k <")
     agrees(long_loop, np.ones(20))
     refuse(CaptureError, long_loop, np.ones(1000), match="1000 times", at="for k in range")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import types
@@ -42,33 +43,43 @@ class Abstract:
     dtype: DType
     rank: int
 
-    def example(self) -> Any:
-        """An array of this kind with equal axis lengths, or a number."""
+    def example(self, length: int) -> Any:
+        """An array of this kind with axes of one length, or a number."""
         if self.rank:
-            return np.zeros((EXAMPLE_LENGTH,) * self.rank, self.dtype.numpy)
+            return np.zeros((length,) * self.rank, self.dtype.numpy)
         if self.dtype is DType.i64:
             return EXAMPLE_INTEGER
         return {DType.f64: 1.0, DType.c128: 1j}.get(self.dtype, self.dtype.numpy.type(1))
 
 
-EXAMPLE_LENGTH, EXAMPLE_INTEGER = 5, 3
+EXAMPLE_LENGTHS = (5, 3, 2, 4, 6, 1)                # the first with which the function runs is taken
+EXAMPLE_INTEGER = 3
 
 
 def capture_types(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, **options: Any) -> CapturedFunction:
     """`capture` where only dtypes and ranks are known: `Abstract` entries (also inside tuples, lists and dicts) stand for
     arrays and numbers, everything else is taken as it is. All axes are taken to be equally long, so that lengths that
     must agree do; a call where they differ misses a guard."""
-    def example(x: Any) -> Any:
-        if isinstance(x, Abstract):
-            return x.example()
-        if isinstance(x, tuple):
-            items = [example(a) for a in x]
-            return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
-        if isinstance(x, list):
-            return [example(a) for a in x]
-        return {k: example(a) for k, a in x.items()} if isinstance(x, dict) else x
+    failure: Exception | None = None
+    for length in EXAMPLE_LENGTHS:
+        try:
+            return capture(f, example(tuple(args), length), example(dict(kwargs or {}), length), **options)
+        except (ValueError, IndexError) as error:               # the function wants another length: a, b = p
+            failure = failure or error
+    assert failure is not None
+    raise failure
 
-    return capture(f, tuple(map(example, args)), {k: example(a) for k, a in (kwargs or {}).items()}, assume_sizes=True, **options)
+
+def example(x: Any, length: int) -> Any:
+    """A structure with its `Abstract` entries replaced by example arrays and numbers."""
+    if isinstance(x, Abstract):
+        return x.example(length)
+    if isinstance(x, tuple):
+        items = [example(a, length) for a in x]
+        return type(x)(*items) if hasattr(x, "_fields") else tuple(items)
+    if isinstance(x, list):
+        return [example(a, length) for a in x]
+    return {k: example(a, length) for k, a in x.items()} if isinstance(x, dict) else x
 
 
 def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, wrt: Wrt | None = None,
@@ -258,8 +269,8 @@ def cast_floats(x: Any, dtype: DType | None) -> Any:
     if isinstance(x, dict):
         return {k: cast_floats(a, dtype) for k, a in x.items()}
     if is_dataclass_instance(x):
-        for key, value in vars(x).items():
-            object.__setattr__(x, key, cast_floats(value, dtype))
+        for field in dataclasses.fields(x):
+            object.__setattr__(x, field.name, cast_floats(getattr(x, field.name), dtype))
     return x
 
 

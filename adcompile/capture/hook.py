@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import builtins
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..errors import CaptureError
+from ..errors import CaptureError, UnsupportedOp
 from .inputs import Origin, is_container, is_user_module
 from .trace import TRACED, Trace, Tracer, contains, current_trace, user_location
 
@@ -121,9 +122,18 @@ class Scope:
         """The condition of an `if`, `while`, conditional expression, `assert` or `not`."""
         if isinstance(value, Tracer):
             raise condition_error(value, construct)
+        trace = current_trace()
+        if construct == "while" and trace is not None:
+            trace.count_iteration()
         return self.iterate(value) if is_container(value) else value
 
     operand = truth
+
+    def handled(self) -> None:
+        """An `except` clause starts: errors of capture pass through it, since the compiled function would not raise them."""
+        error = sys.exception()
+        if isinstance(error, (CaptureError, UnsupportedOp)):
+            raise error
 
     # ------------------------------------------------------------------------------------------------ assignments
     def named(self, name: str, value: Any) -> Any:

@@ -372,6 +372,12 @@ class Rewriter(ast.NodeTransformer):
             node.operand = self.hook("truth", node.operand, text("not"), at=node.operand)
         return node
 
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> Any:
+        """Handlers of the user's code must not swallow what capture has to say."""
+        self.generic_visit(node)
+        node.body.insert(0, ast.copy_location(ast.Expr(self.hook("handled", at=node)), node))
+        return node
+
     def visit_For(self, node: ast.For) -> Any:
         iterable = self.visit(node.iter)
         node.iter = self.hook("iterate", iterable, at=iterable)

@@ -71,6 +71,7 @@ class Trace:
         self.inputs = Inputs(self)
         self.names: dict[Value, str] = {}
         self.no_grad = 0
+        self.iterations: dict[tuple[str, int], tuple[int, int]] = {}       # of a `while` on sizes: how many, and guards then
         self.producers: dict[Value, Operation] = {}
         self.scanned = 0
         self.live: dict[int, weakref.ref[Tracer]] = {}
@@ -234,6 +235,18 @@ class Trace:
         if isinstance(x, dict):
             return {k: self.pinned(a) for k, a in x.items()}
         return x
+
+    def count_iteration(self) -> None:
+        """A `while` starts another iteration. Where each one adds a guard, sizes decide, and the loop is being unrolled."""
+        location = user_location()
+        if location is None:
+            return
+        count, guards = self.iterations.get((location.file, location.line), (0, 0))
+        count = count + 1 if len(self.sizes.guards) > guards else 0
+        if count > UNROLL_LIMIT:
+            raise CaptureError(f"a `while` loop over traced sizes runs more than {UNROLL_LIMIT} times", location,
+                               "write it with whole-array operations (NumPy functions, broadcasting, np.sum, np.einsum)")
+        self.iterations[location.file, location.line] = count, len(self.sizes.guards)
 
     # ------------------------------------------------------------------------------------------------ names, storage
     def name(self, x: Any, name: str) -> None:
