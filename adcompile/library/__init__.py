@@ -3,4 +3,6 @@
 from . import creation as creation
 from . import elementwise as elementwise
 from . import indexing as indexing
+from . import reduction as reduction
+from . import shape as shape
 from .registry import LIBRARY as LIBRARY

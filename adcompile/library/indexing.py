@@ -284,3 +284,23 @@ def check_shape(got: tuple[Dim, ...], wanted: tuple[Dim, ...], what: str) -> Non
     """Raises unless two shapes are equal."""
     if len(got) != len(wanted) or not all(equal(a, b) for a, b in zip(got, wanted, strict=True)):
         raise shape_error(f"{what}: {shape_text(got)} and {shape_text(wanted)}")
+
+
+def diagonal_of(x: Operand, offset: int, axis1: int, axis2: int) -> Operand:
+    """The diagonal of two axes, as the last axis."""
+    dims = dims_of(x)
+    rows, columns = dims[axis1] + min(offset, 0), dims[axis2] - max(offset, 0)
+    length = rows if compare(rows, "<=", columns) else columns
+    if not compare(length, ">=", 0):
+        length = Dim.of(0)
+    first, second = (Dim.of(max(-offset, 0)), Dim.of(max(offset, 0)))
+    places = {axis1: shifted_iota(length, first), axis2: shifted_iota(length, second)}
+    axes = tuple(sorted(places))
+    picked: Operand = emit("gather", x, *(places[a] for a in axes), axes=axes)
+    return permuted(picked, [*range(1, rank_of(picked)), 0])
+
+
+def shifted_iota(length: Dim, start: Dim) -> Operand:
+    """start, start + 1, ..., `length` of them."""
+    result = iota(length)
+    return result if start.constant == 0 else emit("add", result, Literal(start.constant or 0, DType.i64))
