@@ -82,8 +82,8 @@ def completed(dims: list[Dim], total: Dim) -> Dims:
 @implements(np.ravel)
 def ravel(a: Any, order: str = "C") -> Operand:
     """np.ravel."""
-    return reshape(a, (-1,), "C" if order == "K" else order) if sizes().actual(size_of(dims_of(a))) else \
-        reshape_to(as_value(a), (size_of(dims_of(a)),))
+    x = as_value(a)
+    return reshape(x, (size_of(dims_of(x)),), "C" if order == "K" else order)
 
 
 @implements(np.transpose, np.permute_dims)
