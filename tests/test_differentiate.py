@@ -122,9 +122,22 @@ def test_a_branch_not_taken_leaves_nothing() -> None:
     assert_same((np.abs(x_bar), y_bar), (np.float64(0.0), np.float64(4.0)))
 
 
-def test_products_without_masks_are_plain() -> None:
-    graph = GRAPHS["logistic"]()
+@pytest.mark.parametrize("name", ["logistic", "logistic_map", "loop_sum", "nested_loops", "vector_recurrence"])
+def test_products_without_masks_are_plain(name: str) -> None:
+    graph = GRAPHS[name]()
     assert not [o for o in walk(value_and_grad(graph.function, graph.wrt).body) if o.op == "strong_mul"]
+
+
+def test_a_carried_value_that_is_not_used_at_the_end_has_a_strong_zero() -> None:
+    """The last turn's p = 1/p is infinite and nobody reads it."""
+    with Builder("f") as b:
+        b.location = WHERE
+        x = b.parameter("x", Type(DType.f64))
+        def body(i: Value, p: Value, s: Value) -> tuple[Any, ...]:
+            return 1.0 / p, s + p
+        _, s = loop(b, 0, 1, (x, number(0.0)), body)
+        function = b.finish((s,))
+    assert_same(interpret(value_and_grad(function, (0,)), (0.0,)), (np.float64(0.0), np.float64(1.0)))
 
 
 def test_slices_shield_what_they_leave_out() -> None:

@@ -17,8 +17,8 @@ from ..ir.core import Block, Guard, Literal, Operand, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import literal_like
 from ..ir.types import DType, Type
-from .residuals import Plan, fresh_copy, is_masking, plan, substituted
-from .rules import MASKING, Cotangent, zeros
+from .residuals import Plan, fresh_copy, plan, substituted
+from .rules import Cotangent, zeros
 
 if TYPE_CHECKING:
     from .reverse import Reverse
@@ -46,24 +46,25 @@ def reverse_cond(sweep: Reverse, operation: Operation, cotangents: Cotangents) -
     outer = active_free_values(sweep, operation.regions)
     if not outer:
         return
-    blocks = tuple(adjoint_branch(sweep, region, outer, cotangents) for region in operation.regions)
+    branches = [adjoint_branch(sweep, region, outer, cotangents) for region in operation.regions]
+    blocks = tuple(block for block, _ in branches)
     results = tuple(sweep.builder.value(f"{v.name}_bar", v.type) for v in outer)
     sweep.builder.append(Operation("cond", operation.operands, results, regions=blocks, location=operation.location))
-    for value, result in zip(outer, results, strict=True):
-        sweep.pending[value] = Cotangent(result, True)
+    for k, (value, result) in enumerate(zip(outer, results, strict=True)):
+        sweep.pending[value] = Cotangent(result, any(ends[k].maskable for _, ends in branches))
 
 
-def adjoint_branch(sweep: Reverse, region: Block, outer: Sequence[Value], cotangents: Cotangents) -> Block:
-    """The adjoint of one branch. It goes on adding to the cotangents that its values have outside."""
-    before = {v: Cotangent(sweep.pending[v].value, True) for v in outer if v in sweep.pending}
+def adjoint_branch(sweep: Reverse, region: Block, outer: Sequence[Value],
+                   cotangents: Cotangents) -> tuple[Block, list[Cotangent]]:
+    """The adjoint of one branch, and what it yields. It goes on adding to the cotangents that its values have outside."""
+    before = {v: sweep.pending[v] for v in outer if v in sweep.pending}
     with sweep.builder.region() as out:
-        arrived = [ct and Cotangent(ct.value, True) for ct in cotangents]
-        operations, ends = sweep.sweep_region(region, before, arrived, outer)
+        operations, ends = sweep.sweep_region(region, before, cotangents, outer)
         values: dict[Value, Operand] = {}
         provided = plan(sweep.current_block(region), region_values(sweep, region, operations, ends), False)
         out.extend(finish_adjoint(sweep, provided, operations, ends, values))
     block: Block = out[0]
-    return block
+    return block, ends
 
 
 def active_free_values(sweep: Reverse, regions: Sequence[Block]) -> list[Value]:
@@ -71,21 +72,21 @@ def active_free_values(sweep: Reverse, regions: Sequence[Block]) -> list[Value]:
     return list(dict.fromkeys(v for region in regions for v in free_values(region) if v in sweep.active))
 
 
-def region_values(sweep: Reverse, region: Block, operations: Sequence[Operation], ends: Sequence[Operand]) -> list[Value]:
+def region_values(sweep: Reverse, region: Block, operations: Sequence[Operation], ends: Sequence[Cotangent]) -> list[Value]:
     """The values of a region that its adjoint reads or ends with."""
     block = sweep.current_block(region)
     own = {*block.arguments, *(y for o in block.operations for y in o.results)}
-    return [v for v in free_values(Block((), tuple(operations), tuple(ends))) if v in own]
+    return [v for v in free_values(Block((), tuple(operations), tuple(e.value for e in ends))) if v in own]
 
 
-def finish_adjoint(sweep: Reverse, provided: Plan, operations: Sequence[Operation], ends: Sequence[Operand],
+def finish_adjoint(sweep: Reverse, provided: Plan, operations: Sequence[Operation], ends: Sequence[Cotangent],
                    values: dict[Value, Operand]) -> list[Operand]:
     """Emit what is recomputed, then the adjoint operations reading that. Returns the ends in terms of it."""
     for each in provided.recomputed:
         sweep.builder.append(fresh_copy(each, values, sweep.builder))
     for each in operations:
         sweep.builder.append(substituted(each, values))
-    return [values.get(x, x) if isinstance(x, Value) else x for x in ends]
+    return [values.get(e.value, e.value) if isinstance(e.value, Value) else e.value for e in ends]
 
 
 # ------------------------------------------------------------------------------------------------------- for
@@ -95,24 +96,48 @@ def reverse_for(sweep: Reverse, loop: Operation, cotangents: Cotangents) -> None
     carried = [j for j, (y, a) in enumerate(zip(loop.results, region.arguments[1:], strict=True))
                if y in sweep.active or a in sweep.active]
     outer = active_free_values(sweep, loop.regions)
-    maskable = is_masking(region, MASKING) or any(ct is not None and ct.maskable for ct in cotangents)
     initial = [start(cotangents[j], loop.results[j].type) for j in carried]
     initial += [start(sweep.pending.get(v), v.type) for v in outer]
     turns = difference(sweep, loop.operands[1], loop.operands[0])
+    maskable = settled(sweep, loop, carried, outer, [ct.maskable for ct in initial])
     block = adjoint_turn(sweep, loop, carried, outer, turns, maskable)
     results = tuple(sweep.builder.value(a.name, a.type) for a in block.arguments[1:])
-    sweep.builder.append(Operation("for", (ZERO, turns, *initial), results, regions=(block,), location=loop.location))
-    for value, result in zip(outer, results[len(carried):], strict=True):
-        sweep.pending[value] = Cotangent(result, maskable)
-    for j, result in zip(carried, results, strict=False):
+    sweep.builder.append(Operation("for", (ZERO, turns, *(ct.value for ct in initial)), results, regions=(block,), location=loop.location))
+    found = [Cotangent(result, flag) for result, flag in zip(results, maskable, strict=True)]
+    sweep.pending.update(zip(outer, found[len(carried):], strict=True))
+    for j, ct in zip(carried, found, strict=False):
         source = loop.operands[2 + j]
         if isinstance(source, Value) and source in sweep.active:
-            sweep.add(source, Cotangent(result, maskable))
+            sweep.add(source, ct)
 
 
-def start(ct: Cotangent | None, type: Type) -> Operand:
+def start(ct: Cotangent | None, type: Type) -> Cotangent:
     """A cotangent, or zeros where there is none yet."""
-    return zeros(type) if ct is None else ct.value
+    return Cotangent(zeros(type), True) if ct is None else ct
+
+
+def settled(sweep: Reverse, loop: Operation, carried: Sequence[int], outer: Sequence[Value], maskable: list[bool]) -> list[bool]:
+    """Which cotangents that the adjoint loop carries are maskable: those that start so or become so in some turn."""
+    while True:
+        with sweep.builder.region():                                     # a trial: what it emits is dropped
+            bars = [Cotangent(sweep.builder.value("", loop.results[j].type), maskable[k]) for k, j in enumerate(carried)]
+            sums = [Cotangent(sweep.builder.value("", v.type), flag)
+                    for v, flag in zip(outer, maskable[len(carried):], strict=True)]
+            _, ends = sweep.sweep_region(loop.regions[0], *arrivals(loop, carried, outer, [*bars, *sums]))
+        after = [flag or end.maskable for flag, end in zip(maskable, ends, strict=True)]
+        if after == maskable:
+            return maskable
+        maskable = after
+
+
+def arrivals(loop: Operation, carried: Sequence[int], outer: Sequence[Value], cts: Sequence[Cotangent]) -> tuple[
+        dict[Value, Cotangent], list[Cotangent | None], list[Value]]:
+    """How a turn of the adjoint starts: the cotangents of outer values and of the yields; and whose cotangents it ends with."""
+    arrived: list[Cotangent | None] = [None] * len(loop.results)
+    for j, ct in zip(carried, cts, strict=False):
+        arrived[j] = ct
+    targets = [*(loop.regions[0].arguments[1 + j] for j in carried), *outer]
+    return dict(zip(outer, cts[len(carried):], strict=True)), arrived, targets
 
 
 def difference(sweep: Reverse, a: Operand, b: Operand) -> Operand:
@@ -124,19 +149,15 @@ def difference(sweep: Reverse, a: Operand, b: Operand) -> Operand:
 
 
 def adjoint_turn(sweep: Reverse, loop: Operation, carried: Sequence[int], outer: Sequence[Value], turns: Operand,
-                 maskable: bool) -> Block:
+                 maskable: Sequence[bool]) -> Block:
     """The body of the adjoint loop: index and residuals of the turn, then its adjoint."""
     region, builder = loop.regions[0], sweep.builder
     with builder.region() as out:
         back = builder.parameter(f"{region.arguments[0].name}_back", I64)
         bars = [builder.parameter(f"{region.arguments[1 + j].name}_bar", loop.results[j].type) for j in carried]
         sums = [builder.parameter(f"{v.name}_bar", v.type) for v in outer]
-        arrived: list[Cotangent | None] = [None] * len(loop.results)
-        for j, bar in zip(carried, bars, strict=True):
-            arrived[j] = Cotangent(bar, maskable)
-        before = {v: Cotangent(s, maskable) for v, s in zip(outer, sums, strict=True)}
-        targets = [*(region.arguments[1 + j] for j in carried), *outer]
-        operations, ends = sweep.sweep_region(region, before, arrived, targets)
+        cts = [Cotangent(x, flag) for x, flag in zip([*bars, *sums], maskable, strict=True)]
+        operations, ends = sweep.sweep_region(region, *arrivals(loop, carried, outer, cts))
         values, provided = provide(sweep, loop, region_values(sweep, region, operations, ends), turns, back)
         out.extend(finish_adjoint(sweep, provided, operations, ends, values))
     block: Block = out[0]
@@ -165,8 +186,7 @@ def extend(sweep: Reverse, loop: Operation, saved: Sequence[Value]) -> tuple[Val
     """Make the forward loop save values, one array each with an entry per turn. Returns the arrays."""
     body = sweep.current_block(loop.regions[0])
     if not saved:
-        if body is not loop.regions[0]:
-            sweep.replace(loop, [with_body(loop, body, (), ())])
+        sweep.replace(loop, [loop if body is loop.regions[0] else with_body(loop, body, (), ())])
         return ()
     capacity, builder = capacity_of(sweep, loop), sweep.builder
     with builder.region() as out:
@@ -200,5 +220,7 @@ def capacity_of(sweep: Reverse, loop: Operation) -> Dim:
     if capacity.constant is not None:
         return Dim.of(max(capacity.constant, 0))
     if capacity.bare_symbol is None or capacity.bare_symbol in sweep.bounds.symbols:
-        sweep.guards.append(Guard(capacity, ">=", Dim.of(0), loop.location))
+        guard = Guard(capacity, ">=", Dim.of(0), loop.location)
+        if guard not in sweep.guards:
+            sweep.guards.append(guard)
     return capacity

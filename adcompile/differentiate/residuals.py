@@ -15,7 +15,6 @@ from ..ir.analysis import operands_in
 from ..ir.builder import Builder
 from ..ir.core import Block, Operand, Operation, Value
 from ..ir.dims import Dim
-from ..ir.op import TABLE
 
 UPDATES = frozenset({"scatter_set", "scatter_add"})
 DEAR = frozenset({"contract", "reduce_sum", "reduce_prod", "reduce_max", "reduce_min"})
@@ -152,9 +151,3 @@ class Bounds:
         if a is None or b is None:
             return None
         return a - b if operation.op == "sub" else a + b
-
-
-def is_masking(block: Block, masking: frozenset[str]) -> bool:
-    """Whether an operation of a block or of the regions inside it can make a cotangent maskable."""
-    return any(o.op in masking or TABLE[o.op].singular or any(is_masking(r, masking) for r in o.regions)
-               for o in block.operations)

@@ -89,9 +89,9 @@ class Reverse:
         return renamed(Function(self.function.name, body, self.function.sizes, tuple(self.guards)), self.final_names(body))
 
     def sweep_region(self, region: Block, before: dict[Value, Cotangent], arrived: Sequence[Cotangent | None],
-                     targets: Sequence[Value]) -> tuple[tuple[Operation, ...], list[Operand]]:
-        """The adjoint operations of a region, which read its values, and the cotangents that the targets end with.
-        `before`: the cotangents of outer values so far; `arrived`: those of the yields."""
+                     targets: Sequence[Value]) -> tuple[tuple[Operation, ...], list[Cotangent]]:
+        """The adjoint operations of a region, which read its values, and the cotangents that the targets end with; zeros
+        where nothing arrived. `before`: the cotangents of outer values so far; `arrived`: those of the yields."""
         outside, self.pending = self.pending, dict(before)
         for x, ct in zip(region.yields, arrived, strict=True):
             if ct is not None and isinstance(x, Value) and x in self.active:
@@ -99,7 +99,7 @@ class Reverse:
         with self.builder.region() as out:
             for operation in reversed(region.operations):
                 self.visit(operation)
-            ends = [self.pending[v].value if v in self.pending else zeros(v.type) for v in targets]
+            ends = [self.pending[v] if v in self.pending else Cotangent(zeros(v.type), True) for v in targets]
         block: Block = out[0]
         self.pending = outside
         return block.operations, ends
