@@ -244,9 +244,11 @@ def broadcast_to(x: Operand, dims: Dims) -> Operand:
         raise shape_error(f"an array of shape {shape_text(have)} cannot be broadcast to {shape_text(dims)}")
     kept = []
     for k, dim in enumerate(have):
+        if sizes().resolve(dim) != sizes().resolve(dims[offset + k]) and sizes().is_one(dim, here()):
+            continue                                        # stretched; records no guard that the other length is not 1
         if equal(dim, dims[offset + k]):
             kept.append(k)
-        elif not sizes().is_one(dim, here()):
+        else:
             raise shape_error(f"operands could not be broadcast together with remapped shapes: {shape_text(have)} {shape_text(dims)}")
     dims = tuple(map(sizes().resolve, dims))
     if len(kept) < len(have):
