@@ -43,8 +43,8 @@ def branching(x):
     return np.sum(x * 2.0)
 
 
-def converting(x):
-    return float(np.sum(x)) * 2.0
+def sizing(x):
+    return np.sum(x * np.ones(int(x[0])))
 
 
 W, DATA, Y = np.ones(2), np.ones((3, 2)), np.ones(3)
@@ -89,13 +89,14 @@ def test_strings():
         compile_grad(lambda x: np.sum(x))("text")
 
 
-@pytest.mark.parametrize("subclass", [np.matrix([[1.0]]), np.ma.masked_array([1.0], [True])])
+@pytest.mark.parametrize("subclass", [np.matrix, lambda x: np.ma.masked_array(x, x > 0.0)])
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_array_subclasses_that_compute_differently(subclass):
     f = compile_grad(lambda x: np.sum(x))
-    f(np.asarray(subclass))
+    for _ in range(2):
+        f(np.ones((1, 1)))
     with pytest.raises(AdcompileError, match="asarray"):
-        f(subclass)
+        f(subclass(np.ones((1, 1))))
 
 
 def test_integers_have_no_gradient():
@@ -164,9 +165,9 @@ def test_a_function_that_is_not_there_yet():
         compile_grad(unknown)(np.ones(3))
 
 
-@pytest.mark.parametrize("function", [branching, converting])
+@pytest.mark.parametrize("function", [branching, sizing])
 def test_values_that_are_not_known_yet(function):
-    with pytest.raises(CaptureError, match=f"test_errors.py:\\d+, in {function.__name__}"):
+    with pytest.raises((CaptureError, UnsupportedOp), match=f"test_errors.py:\\d+, in {function.__name__}"):
         compile_grad(function)(np.ones(3))
 
 

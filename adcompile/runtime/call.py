@@ -166,7 +166,7 @@ class CallWriter:
 
     def write(self, name: str, primal: int, classes: Mapping[int, type] = MappingProxyType({})) -> str:
         """The text of the function. `primal`: how many results are not gradients; `classes`: of some parameters, the
-        class that their values must have."""
+        class that their values must have (numba takes a masked array for an array)."""
         reads = [self.read(i.access) for i in self.signature.inputs]
         inputs = ", ".join(reads)
         conditions = self.all_conditions()

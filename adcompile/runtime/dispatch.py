@@ -88,7 +88,7 @@ class Specialisation:
     def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """The function that calls it."""
         kernel = LazyKernel(self.module)
-        text = self.writer.write(self.function.name, self.primal, self.scalar_classes())
+        text = self.writer.write(self.function.name, self.primal, self.classes())
         fast = self.writer.make(self.function.name, text, self.module.entry, kernel, slow)
         kernel.namespace = fast.__globals__         # type: ignore[attr-defined]
         return fast
@@ -98,13 +98,14 @@ class Specialisation:
         text = f"def rebuild({self.writer.prefix}flat):\n    return {self.writer.result(self.writer.prefix + 'flat', self.primal)}\n"
         return self.writer.make("rebuild", text, None, None, tuple)
 
-    def scalar_classes(self) -> dict[int, type]:
-        """Of number parameters, the class each had at capture, where it matters: beside float32, a Python float is weak
-        and a np.float64 is not."""
-        if not self.mixed:
-            return {}
-        (key, *_) = self.keys
-        return {k: leaf[0] for k, (leaf, p) in enumerate(zip(key, self.function.params)) if p.type.rank == 0}
+    def classes(self) -> dict[int, type]:
+        """What numba does not look at: arrays must be plain arrays, not masked ones; and beside float32 a number must be
+        of the class that it had at capture, for a Python float is weak there and a np.float64 is not."""
+        found: dict[int, type] = {k: np.ndarray for k, p in enumerate(self.function.params) if p.type.rank}
+        if self.mixed:
+            (key, *_) = self.keys
+            found |= {k: leaf[0] for k, leaf in enumerate(key) if k not in found}
+        return found
 
     # ------------------------------------------------------------------------------------------------ slow path
     def match(self, arguments: Mapping[str, Any], *, fresh: bool = False) -> tuple[Any, ...] | None:
