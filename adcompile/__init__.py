@@ -1,3 +1,31 @@
-"""Fused value-and-gradient kernels for ordinary NumPy functions."""
+"""Fused value-and-gradient kernels for ordinary NumPy functions.
+
+    import numpy as np
+    from adcompile import compile_grad
+
+    @compile_grad
+    def loss(w, X, y):
+        return np.sum(np.log1p(np.exp(-y * (X @ w))))
+
+    value, grad = loss(w, X, y)
+"""
+
+from .api import CompiledGrad, CompiledValue, compile_grad, compile_value
+from .capture.marks import detach, no_grad, stop_gradient
+from .check import check_grad
+from .errors import (
+    AdcompileError,
+    CaptureError,
+    DifferentiationError,
+    GuardError,
+    ShapeError,
+    UnsupportedOp,
+    VerifyError,
+)
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AdcompileError", "CaptureError", "CompiledGrad", "CompiledValue", "DifferentiationError", "GuardError", "ShapeError",
+    "UnsupportedOp", "VerifyError", "check_grad", "compile_grad", "compile_value", "detach", "no_grad", "stop_gradient",
+]
