@@ -70,6 +70,11 @@ def is_integer(name: str) -> Condition:
     return lambda bindings: bindings[name].type.dtype is DType.i64
 
 
+def positive_or_nonzero(bindings: Bindings) -> bool:
+    """The product c * d is not -0.0, which nobody would write."""
+    return literal(bindings, "c") > 0 or literal(bindings, "d") != 0
+
+
 IDENTITIES = (
     rewrite("x + 0", x + 0.0, x, SIGN_OF_ZERO),
     rewrite("x + -0", x + -0.0, x, EXACT),
@@ -151,6 +156,8 @@ CHOICES = (
     rewrite("select(not c)", select(not_(z), x, y), select(z, y, x), EXACT),
     rewrite("nested select, then", select(z, select(z, x, y), c), select(z, x, c), EXACT),
     rewrite("nested select, else", select(z, c, select(z, x, y)), select(z, c, y), EXACT),
+    rewrite("c * select(z, x, d)", c * once(select(z, x, d)), select(z, c * x, c * d), EXACT, positive_or_nonzero),
+    rewrite("c * select(z, d, x)", c * once(select(z, d, x)), select(z, c * d, c * x), EXACT, positive_or_nonzero),
     rewrite("maximum(x, x)", maximum(x, x), x, EXACT),
     rewrite("minimum(x, x)", minimum(x, x), x, EXACT),
 )
