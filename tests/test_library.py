@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.special as special
 from conftest import assert_close
+from scipy import special
 
 from adcompile.errors import AdcompileError, GuardError, ShapeError, UnsupportedOp
 from adcompile.ir.builder import Builder
@@ -392,6 +392,9 @@ case(np.stack, [X, Y], axis=-1)
 case(np.stack, [T(1.0), T(2.0), 3.0])
 case(np.stack, [A, A], 1)
 case(np.hstack, [A, S])
+case(np.append, F5, 1.0)
+case(np.dot, F5, 2.0)
+case(np.add, A.ravel(), A.reshape(12))
 case(np.column_stack, [S[:, 0], A])
 case(np.vstack, [V3, A])
 case(np.append, X, 1.0)
@@ -520,7 +523,7 @@ case(np.meshgrid, X, V3, sparse=True)
 FULL = slice(None)
 for index in (0, -1, N(2), N(-2), slice(1, None), slice(None, -1), slice(None, None, 2), slice(None, None, -1), slice(3, 1), slice(-100, 100),
               slice(N(1), N(3)), slice(4, None, -2), slice(None, None, -3), None, ..., (..., None), slice(1, 4, 2), slice(5, 0, -1),
-              I5 % 3, I5 - 5, K(np.array([0, 2])), [0, -1], T(3), T(-2), K(B5), np.array([[0, 1], [2, -1]]), [T(0), N(2)],
+              I5 % 3, I5 % 5 - 5, K(np.array([0, 2])), [0, -1], T(3), T(-2), K(B5), np.array([[0, 1], [2, -1]]), [T(0), N(2)],
               K(np.zeros(0, int))):
     case(operator.getitem, X, index)
 for index in ((0, 1), (FULL, 1), (slice(1, 3), slice(None, None, -1)), (..., 0), (None, FULL, 0), (1, None), (np.array([0, 3]), 1),
@@ -564,8 +567,8 @@ case(np.linalg.matmul, A, B)
 for function in (np.tensordot, np.linalg.tensordot):
     case(function, C, A, axes=((1, 2), (0, 1)))
     case(function, C, A)
-    case(function, A, B, 1)
-    case(function, A, B, 0)
+    case(function, A, B, axes=1)
+    case(function, A, B, axes=0)
 case(np.linalg.multi_dot, [A, B, X])
 case(np.linalg.multi_dot, [V3, B, K(np.eye(5))])
 case(np.linalg.matrix_power, S, 5)

@@ -54,7 +54,7 @@ def sum_of_products(operands: list[Labelled], out: Labels) -> Operand:
     """The sum over all labels that are not in `out` of the product of the operands; axes of length 1 are repeated."""
     operands = [distinct(x) for x in operands]
     lengths = joint_lengths(operands)
-    operands = [without_ones(x) for x in operands]
+    operands = [without_ones(x, lengths) for x in operands]
     while len(operands) > 1:
         i, j = cheapest_pair(operands, lengths)
         rest = [x for k, x in enumerate(operands) if k not in (i, j)]
@@ -95,11 +95,10 @@ def joint_lengths(operands: list[Labelled]) -> dict[int, Dim]:
     return {label: sizes().resolve(dim) for label, dim in lengths.items()}
 
 
-def without_ones(x: Labelled) -> Labelled:
-    """The operand without axes of length 1: they contribute nothing."""
-    dims = dims_of(x.value)
-    kept = [k for k, d in enumerate(dims) if d.constant != 1]
-    return Labelled(reshape_to(x.value, [dims[k] for k in kept]), tuple(x.labels[k] for k in kept))
+def without_ones(x: Labelled, lengths: dict[int, Dim]) -> Labelled:
+    """The operand without axes of length 1, which contribute nothing; equal lengths get one text."""
+    labels = tuple(label for label, d in zip(x.labels, dims_of(x.value), strict=True) if d.constant != 1)
+    return Labelled(reshape_to(x.value, [lengths[label] for label in labels]), labels)
 
 
 def cheapest_pair(operands: list[Labelled], lengths: dict[int, Dim]) -> tuple[int, int]:
@@ -137,7 +136,7 @@ def product(a: Labelled, b: Labelled) -> Labelled:
 def multiplied(dtype: Any, *xs: Any) -> list[Operand]:
     """Operands in one dtype that can be multiplied and added."""
     wanted = wanted_dtype(dtype)
-    values = list(promote(*xs)) if wanted is None else [as_value(x, wanted) for x in xs]
+    values = list(promote(*map(as_value, xs))) if wanted is None else [as_value(x, wanted) for x in xs]
     if values[0].type.dtype is DType.bool:
         raise unsupported("matrix products of booleans are not supported", "convert them with astype(int)")
     return values
@@ -223,9 +222,9 @@ def matmul(a: Any, b: Any, out: Any = None, dtype: Any = None, **keywords: Any) 
 def dot(a: Any, b: Any, out: Any = None) -> Operand:
     """np.dot."""
     refuse("np.dot", out=(out, None))
-    if not rank_of(as_value(a)) or not rank_of(as_value(b)):
-        return ew.multiply(a, b)
     x, y = multiplied(None, a, b)
+    if not rank_of(x) or not rank_of(y):
+        return ew.multiply(x, y)
     axis = max(rank_of(y) - 2, 0)
     check_inner(x, y, rank_of(x) - 1, axis)
     return tensordot(x, y, ((rank_of(x) - 1,), (axis,)))

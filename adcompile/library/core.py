@@ -251,8 +251,7 @@ def broadcast_to(x: Operand, dims: Dims) -> Operand:
         else:
             raise shape_error(f"operands could not be broadcast together with remapped shapes: {shape_text(have)} {shape_text(dims)}")
     dims = tuple(map(sizes().resolve, dims))
-    if len(kept) < len(have):
-        x = reshape_to(x, tuple(dims[offset + k] for k in kept))
+    x = reshape_to(x, tuple(dims[offset + k] for k in kept)) if have else x     # drops ones; equal lengths get one text
     if len(kept) == len(dims):
         return x
     result: Operand = emit("broadcast", x, dims=dims, axes=tuple(offset + k for k in kept))

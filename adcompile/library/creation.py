@@ -107,18 +107,13 @@ def stacked(x: Any) -> Operand:
     if not x:
         return constant(np.zeros(0))
     parts = [stacked(a) for a in x]
-    dtype = common_dtype(*(leaf_of(a, p) for a, p in zip(x, parts, strict=True)))
+    dtype = common_dtype(*parts)
     shape = broadcast_dims(*(dims_of(p) for p in parts))
     if any(rank_of(p) != len(shape) for p in parts):
         raise shape_error("an array is made of a list whose entries have different shapes: "
                           + ", ".join(shape_text(dims_of(p)) for p in parts))
     rows = [expanded(broadcast_to(cast(p, dtype), shape)) for p in parts]
     return rows[0] if len(rows) == 1 else emit("concat", *rows, axis=0)
-
-
-def leaf_of(given: Any, part: Operand) -> Any:
-    """What decides the dtype: Python numbers are weak."""
-    return part if isinstance(given, (list, tuple)) else given
 
 
 def expanded(x: Operand) -> Operand:
@@ -157,7 +152,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, **key
 
 def float_range(start: Any, stop: Any, step: Any, dtype: Any) -> Operand:
     """np.arange with float bounds: they must be known, since the length depends on them."""
-    numbers = []
+    numbers: list[Any] = []
     for x in (start, stop, step):
         if not isinstance(x, (Dim, Literal, int, float, np.generic)):
             raise unsupported("np.arange with traced bounds: its length is not known while the function is captured",
@@ -173,8 +168,9 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     count = as_dim(num)
     if not compare(count, ">=", 0):
         raise shape_error(f"Number of samples, {sizes().actual(count)}, must be non-negative.")
-    float_type = common_dtype(start, stop, 1.0)
-    first, last = (as_value(x, float_type) for x in (start, stop))
+    first, last = as_value(start), as_value(stop)
+    float_type = common_dtype(first, last, 1.0)
+    first, last = cast(first, float_type), cast(last, float_type)
     shape = broadcast_dims(dims_of(first), dims_of(last))
     parts = count - 1 if endpoint else count
     step = ew.true_divide(ew.subtract(last, first), parts if compare(parts, ">", 0) else math.nan)

@@ -408,7 +408,7 @@ def sinc(x: Any) -> Operand:
     y = multiply(as_float(x), math.pi)
     near = less(absolute(y), 0.5)
     w = multiply(y, y)
-    series = literal_like(1.0, y.type.dtype)
+    series: Operand = literal_like(1.0, y.type.dtype)
     for k in range(8, 0, -1):
         series = subtract(1.0, multiply(true_divide(w, 2.0 * k * (2 * k + 1)), series))
     away = where(near, 1.0, y)

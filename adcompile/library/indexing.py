@@ -61,9 +61,8 @@ def getitem(x: Any, index: Any) -> Any:
     if isinstance(x, (list, tuple)) and is_integer(index):
         return x[as_int(index, "an index into a list")]
     value = as_value(x)
-    items = index if isinstance(index, tuple) else (index,)
-    items = expand_ellipsis([as_index(item) for item in items], rank_of(value))
-    return select_entries(value, items)
+    parts = index if isinstance(index, tuple) else (index,)
+    return select_entries(value, expand_ellipsis([as_index(part) for part in parts], rank_of(value)))
 
 
 def as_index(item: Any) -> Any:

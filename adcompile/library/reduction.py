@@ -20,6 +20,7 @@ from .core import (
     as_value,
     broadcast_dims,
     cast,
+    common_dtype,
     compare,
     dims_of,
     emit,
@@ -40,7 +41,11 @@ from .core import (
 from .registry import implements
 
 NO_VALUE: Any = np._NoValue  # type: ignore[attr-defined]
-EMPTY: Any = (None, NO_VALUE)
+
+
+def absent(x: Any) -> bool:
+    """Whether a keyword was not given."""
+    return x is None or x is NO_VALUE
 
 
 # ---------------------------------------------------------------------------------------------------- the frame
@@ -48,7 +53,7 @@ def reduced(op: str, x: Operand, axes: tuple[int, ...], keepdims: Any) -> Operan
     """A reduction op over axes, which stay with length 1 if `keepdims`."""
     dims = dims_of(x)
     result: Operand = emit(op, x, axes=axes) if axes else x
-    if keepdims not in EMPTY and keepdims:
+    if not absent(keepdims) and keepdims:
         result = reshape_to(result, tuple(Dim.of(1) if k in axes else d for k, d in enumerate(dims)))
     return result
 
@@ -56,7 +61,7 @@ def reduced(op: str, x: Operand, axes: tuple[int, ...], keepdims: Any) -> Operan
 def prepared(a: Any, axis: Any, where: Any, neutral: Any) -> tuple[Operand, tuple[int, ...]]:
     """The operand, with the neutral number where `where` is false, and the axes."""
     x = as_value(a)
-    if where in EMPTY or where is True:
+    if absent(where) or where is True:
         return x, normalise_axes(axis, rank_of(x))
     mask = as_value(where, DType.bool)
     dims = broadcast_dims(dims_of(x), dims_of(mask))
@@ -81,12 +86,12 @@ def count_of(x: Operand, axes: tuple[int, ...]) -> Dim:
 
 
 def counted(a: Any, axis: Any, where: Any, keepdims: Any = True) -> Any:
-    """How many entries `where` selects along the axes: a size, or a traced count."""
+    """How many entries `where` selects along the axes: a size, or a traced count in the dtype of the operand."""
     x = as_value(a)
-    if where in EMPTY or where is True:
+    if absent(where) or where is True:
         return count_of(x, normalise_axes(axis, rank_of(x)))
     mask = as_value(where, DType.bool)
-    return sum_(filled(mask, broadcast_dims(dims_of(x), dims_of(mask))), axis, keepdims=keepdims)
+    return cast(sum_(filled(mask, broadcast_dims(dims_of(x), dims_of(mask))), axis, keepdims=keepdims), x.type.dtype)
 
 
 # ---------------------------------------------------------------------------------------------------- sums and products
@@ -97,7 +102,7 @@ def total(op: str, neutral: int, combine: Callable[..., Operand], name: str) -> 
         refuse(name, out=(out, None))
         x, axes = prepared(a, axis, where, neutral)
         result = reduced(op, accumulated(x, dtype), axes, keepdims)
-        return result if initial in EMPTY else combine(result, initial)
+        return result if absent(initial) else combine(result, initial)
 
     apply.__name__ = apply.__qualname__ = name
     return apply
@@ -139,15 +144,15 @@ def extremum(op: str, combine: Callable[..., Operand], name: str) -> Callable[..
     """np.max or np.min."""
     def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Operand:
         refuse(name, out=(out, None))
-        if initial in EMPTY and not (where in EMPTY or where is True):
+        if absent(initial) and not (absent(where) or where is True):
             raise shape_error(f"reduction operation '{name}' does not have an identity, so to use a where mask one has to specify 'initial'")
-        x, axes = prepared(a, axis, where, 0 if initial in EMPTY else known_number(initial, name))
-        if initial not in EMPTY and any(not compare(dims_of(x)[k], ">=", 1) for k in axes):
+        x, axes = prepared(a, axis, where, 0 if absent(initial) else known_number(initial, name))
+        if not absent(initial) and any(not compare(dims_of(x)[k], ">=", 1) for k in axes):
             rest = tuple(d for k, d in enumerate(dims_of(x)) if k not in axes)
             return reduced("reduce_sum", filled(as_value(initial, x.type.dtype), rest), (), False)
         require_entries(x, axes, name)
         result = reduced(op, x, axes, keepdims)
-        return result if initial in EMPTY else combine(result, initial)
+        return result if absent(initial) else combine(result, initial)
 
     apply.__name__ = apply.__qualname__ = name
     return apply
@@ -191,7 +196,7 @@ def place(op: str, name: str) -> Callable[..., Operand]:
         if not compare(dims_of(x)[k], ">=", 1):
             raise shape_error(f"attempt to get {name.removeprefix('np.')} of an empty sequence")
         result: Operand = emit(op, x, axis=k)
-        if keepdims not in EMPTY and keepdims:
+        if not absent(keepdims) and keepdims:
             result = reshape_to(result, tuple(Dim.of(1) if axis is None or j == k else d for j, d in enumerate(dims)))
         return result
 
@@ -210,10 +215,10 @@ def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
     """np.var."""
     refuse("np.var", out=(out, None))
     x = as_value(a, wanted_dtype(dtype) or float_dtype(as_value(a)))
-    center = mean_of(x, axis, where) if mean in EMPTY else mean
+    center = mean_of(x, axis, where) if absent(mean) else mean
     deviation = ew.subtract(x, center)
     squares = sum_(ew.multiply(deviation, deviation), axis, keepdims=keepdims, where=where)
-    return ew.true_divide(squares, degrees(counted(x, axis, where, keepdims), ddof if correction in EMPTY else correction))
+    return ew.true_divide(squares, degrees(counted(x, axis, where, keepdims), ddof if absent(correction) else correction))
 
 
 def mean_of(x: Operand, axis: Any, where: Any) -> Operand:
@@ -341,7 +346,7 @@ def nancumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> 
 @implements(np.nanmean)
 def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Operand:
     """np.nanmean."""
-    chosen = present(a) if where in EMPTY or where is True else ew.logical_and(present(a), where)
+    chosen = present(a) if absent(where) or where is True else ew.logical_and(present(a), where)
     return mean(a, axis, dtype, out, keepdims, where=chosen)
 
 
@@ -388,7 +393,10 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: An
     x = as_value(rows_of(m, rowvar), wanted_dtype(dtype))
     if y is not None:
         x, other = as_float(x), as_float(rows_of(y, rowvar))
-        x = emit("concat", x, cast(other, x.type.dtype), axis=0)
+        if not equal(dims_of(x)[1], dims_of(other)[1]):
+            raise shape_error("m and y have different numbers of observations")
+        joint = common_dtype(x, other)
+        x = emit("concat", cast(x, joint), reshape_to(cast(other, joint), (dims_of(other)[0], dims_of(x)[1])), axis=0)
     x = as_float(x)
     factor = degrees(dims_of(x)[1], as_int(ddof) if ddof is not None else 0 if bias else 1)
     centered = ew.subtract(x, mean(x, 1, keepdims=True))

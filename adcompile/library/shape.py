@@ -225,8 +225,9 @@ def parts_of(arrays: Any) -> list[Operand]:
         return [entry(x, 0, k) for k in range(count)]
     if not arrays:
         raise shape_error("need at least one array to concatenate")
-    dtype = common_dtype(*arrays)
-    return [as_value(a, dtype) for a in arrays]
+    values = list(map(as_value, arrays))
+    dtype = common_dtype(*values)
+    return [cast(x, dtype) for x in values]
 
 
 @implements(np.concatenate)
@@ -249,8 +250,9 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = 
                 raise shape_error("all the input array dimensions except for the concatenation axis must match exactly, but along "
                                   f"dimension {j}, the array at index 0 has size {sizes().actual(a)} and the array at index {k} "
                                   f"has size {sizes().actual(b)}")
-    result: Operand = parts[0] if len(parts) == 1 else emit("concat", *parts, axis=place)
-    return result
+    first = dims_of(parts[0])
+    parts = [reshape_to(p, [d if j == place else first[j] for j, d in enumerate(dims_of(p))]) for p in parts]
+    return emit_concat(parts, place)
 
 
 @implements(np.stack)

@@ -311,7 +311,8 @@ for math_name, target in MATH.items():
 @implements(math.pow)
 def math_pow(x: Any, y: Any) -> Operand:
     """x ** y of numbers."""
-    return ew.raised(*scalars("pow", x, y), DType.f64)
+    base, exponent = scalars("pow", x, y)
+    return ew.raised(base, exponent, DType.f64)
 
 
 @implements(math.log)
