@@ -54,7 +54,8 @@ def check(function: Function, args: tuple[Any, ...], wrt: tuple[int, ...] | None
     with np.errstate(all="ignore"):
         wanted = tuple(np.asarray(x) for x in interpret(function, args))
     single = any(x.dtype == np.float32 for x in wanted)
-    for got in [run(source, function.name, args)] + [run(source, function.name, args, compiled=True)] * compiled:
+    for jit in (False, True)[:1 + compiled]:
+        got = run(source, function.name, args, jit)
         assert_close(tuple(np.asarray(x) for x in got), wanted, rtol=1e-5 if single else 1e-9, atol=1e-6 if single else 1e-10)
     for a, b in zip(args, kept, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -223,3 +224,64 @@ def test_random_values(seed: int) -> None:
 def test_random_gradients(seed: int) -> None:
     g = RandomGraph(seed).graph
     check(g.function, g.args, g.wrt, compiled=seed < 1000 + COMPILED)
+
+
+# ------------------------------------------------------------------------------------------------ graphs of every kind
+STRAIGHT = sorted(name for name, make in GRAPHS.items() if not any(op.regions for op in make().function.body.operations))
+
+
+@pytest.mark.parametrize("name", STRAIGHT)
+def test_graphs(name: str) -> None:
+    g = GRAPHS[name]()
+    check(g.function, g.args, g.wrt, compiled=name in ("logistic", "gathered", "single_precision"))
+
+
+def loops(program: Program) -> list[For]:
+    return [s for s in walk(program.body) if isinstance(s, For)]
+
+
+def test_forward_and_backward_share_the_loop_over_the_data() -> None:
+    g = GRAPHS["logistic"]()
+    _, program = program_of(g.function, g.wrt)
+    outer = [s for s in program.body if isinstance(s, For)]
+    over_data = [s for s in outer if s.index == "i"]
+    assert len(over_data) == 1
+    assert not program.buffers
+
+
+def test_dead_operations_are_not_emitted() -> None:
+    g = GRAPHS["unused_part"]()
+    _, program = program_of(g.function)
+    assert "exp" not in emit(program)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (4, 0), (0, 0), (1, 1)])
+def test_empty_arrays(shape: tuple[int, int]) -> None:
+    g = GRAPHS["logistic"]()
+    check(g.function, (np.ones(shape[1]), np.ones(shape), np.ones(shape[0])), g.wrt)
+
+
+def test_maximum_of_nothing_is_numpys_error() -> None:
+    def body(b: Builder, x: Value) -> Any:
+        return ops.reduce_max(x, axes=(0,))
+
+    g = graph(x=np.ones(3))(body)()
+    _, program = program_of(g.function)
+    with pytest.raises(ValueError, match="no identity"):
+        run(emit(program), "body", (np.ones(0),))
+    assert np.isnan(run(emit(program), "body", (np.array([1.0, np.nan, 2.0]),))[0])
+    assert run(emit(program), "body", (np.array([-np.inf, -np.inf]),))[0] == -np.inf
+
+
+def test_wrong_shapes_are_refused_in_the_users_terms() -> None:
+    g = GRAPHS["logistic"]()
+    _, program = program_of(g.function)
+    with pytest.raises(ValueError, match=r"w\.shape\[0\] is not A\.shape\[1\]"):
+        run(emit(program), "logistic", (np.ones(2), np.ones((4, 3)), np.ones(4)))
+
+
+def test_indices_out_of_range_raise() -> None:
+    g = GRAPHS["gathered"]()
+    _, program = program_of(g.function)
+    with pytest.raises(IndexError):
+        run(emit(program), "gathered", (np.ones(3), np.array([3])))

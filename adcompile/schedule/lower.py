@@ -63,6 +63,8 @@ class Statement:
     forward: bool
     running: bool = False                  # reads its operand in the middle of the loop that accumulates it
     after: tuple[Statement, ...] = ()      # statements that must be complete before, though it does not read them
+    beside: tuple[Statement, ...] = ()     # statements that come before it in every iteration of the same loop
+    leads: tuple[Statement, ...] = ()      # the statements that it is `beside` of: it waits for what they read
 
 
 @dataclass(eq=False)
@@ -396,7 +398,9 @@ class Lowering:
 
     def scatter(self, op: Operation, target: Value, kind: str, indices: tuple[GraphOperand, ...], updates: GraphOperand,
                 rank: int, **fields: Any) -> None:
-        axes = self.axes_for(updates.type)
+        base = op.operands[0].type.dims
+        lead = next((x.type.dims for x in indices if x.type.dims), ())
+        axes = tuple(self.axis(d) for d in (*lead, *(d for k, d in enumerate(base) if k not in op.attributes["axes"])))
         index = self.gathered_index(op, indices, rank, axes)
         self.statement(target, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes, **fields)
 
@@ -454,24 +458,35 @@ class Lowering:
 
     def lower_cumsum(self, op: Operation) -> None:
         """A running accumulation, and a copy of where it has got to after each step."""
-        x, along, kind = op.operands[0], op.attributes["axis"], "*" if op.op == "cumprod" else "+"
-        axes = self.axes_for(x.type)
-        running = Value(f"{op.result.name}_sofar", op.result.type.with_dims(tuple(d for k, d in enumerate(op.result.type.dims) if k != along)))
-        steps = Value(op.result.name, op.result.type)
+        self.running(op, [("*" if op.op == "cumprod" else "+", op.operands[0])])
+
+    lower_cumprod = lower_cumsum
+
+    def lower_linear_recurrence(self, op: Operation) -> None:
+        """y = a * y + b, step by step."""
+        self.running(op, [("*", op.operands[0]), ("+", op.operands[1])])
+
+    def running(self, op: Operation, steps: list[tuple[str, GraphOperand]]) -> None:
+        """Accumulations along an axis, in turn at every place, and their state after each place."""
+        along, dims = op.attributes["axis"], op.result.type.dims
+        axes = self.axes_for(op.result.type)
 
         def flip(index: tuple[Index, ...]) -> tuple[Index, ...]:
             if not op.attributes.get("reverse"):
                 return index
-            return tuple(affine(i, Dim.of(-1), axes[k].length - 1) if k == along else i for k, i in enumerate(index))
+            return tuple(affine(i, Dim.of(-1), dims[k] - 1) if k == along else i for k, i in enumerate(index))
 
+        state = Value(f"{op.result.name}_sofar", op.result.type.with_dims(tuple(d for k, d in enumerate(dims) if k != along)))
         index = tuple(a for k, a in enumerate(axes) if k != along)
-        self.define(running, start=start_of(kind, x.type.dtype))
-        self.statement(running, index, kind, "{0}", (self.read(x, flip(axes)),), axes)
-        self.define(steps, axes)
-        self.statement(steps, axes, "=", "{0}", (Read(running, index),), axes, running=True)
-        self.view(op.result, steps, flip)
-
-    lower_cumprod = lower_cumsum
+        self.define(state, start=start_of(steps[-1][0], op.result.type.dtype))
+        made: tuple[Statement, ...] = ()
+        for kind, x in steps:
+            made += (self.statement(state, index, kind, "{0}", (self.read(x, flip(axes) if x.type.dims else ()),), axes, beside=made),)
+        made[0].leads = made[1:]
+        places = Value(op.result.name, op.result.type)
+        self.define(places, axes)
+        self.statement(places, axes, "=", "{0}", (Read(state, index),), axes, running=True)
+        self.view(op.result, places, flip)
 
     # ------------------------------------------------------------------------------------------------ results
     def lower_results(self) -> None:

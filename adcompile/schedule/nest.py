@@ -54,13 +54,14 @@ class Nest:
     def find_dependencies(self, s: Statement) -> list[tuple[Statement, frozenset[Axis]]]:
         """The statements that must run before, each with the axes along which the same iteration is enough."""
         found: list[tuple[Statement, frozenset[Axis]]] = []
-        for read in self.lowering.reads(s):
+        for read in (read for each in (s, *s.leads) for read in self.lowering.reads(each)):
             definition = self.lowering.definitions.get(read.value)
             if definition is None:
                 continue
             lined_up = aligned_axes(read, definition.axes, s)
             for maker in definition.statements:
                 found.append((maker, frozenset(maker.axes) if s.running else lined_up & self.written_aligned(maker)))
+        found += [(first, frozenset(first.axes)) for first in s.beside]
         found += [(first, self.written_aligned(s) & self.written_aligned(first)) for first in s.after]
         return found
 
@@ -131,13 +132,13 @@ class Nest:
 
         def can_sink(s: Statement, to: float, reader: Statement | None) -> bool:
             """Whether the statement, and what it reads along the axis, can all move: nothing else reads them before."""
-            if s.running or any(stages[r] - 0.5 * barrier < to for r, barrier in readers[s] if r is not reader):
+            if s.running or s.beside or any(stages[r] - 0.5 * barrier < to for r, barrier in readers[s] if r is not reader):
                 return False
             return all(can_sink(maker, to, s) for maker, _ in self.dependencies[s]
                        if maker in stages and stages[maker] < to and axis in maker.axes)
 
         for s in reversed(statements):
-            if not readers[s]:
+            if not readers[s] or s.running or s.beside or any(r.running or r.beside for r, _ in readers[s]):
                 continue
             latest = min(stages[r] - 0.5 * barrier for r, barrier in readers[s])
             if axis in s.axes:

@@ -116,7 +116,8 @@ def fold(statements: list[Statement], at: int, s: Assign, reads: Counter[str]) -
         reader = statements[k]
         if any(x == Var(s.name) for e in own_expressions(reader) for x in subexpressions(e)):
             whole = isinstance(reader, (Store, Assign)) and reader.expr == Var(s.name)
-            if isinstance(reader, For) or s.keep and not whole:
+            thrice = isinstance(reader, Accumulate) and reader.operator in ("max", "min") and isinstance(s.expr, Apply)
+            if isinstance(reader, For) or s.keep and not whole or thrice:
                 return False
             folded = substituted(reader, s, inside=False)
             if not whole and max(len(expr_text(e)) for e in own_expressions(folded)) > LONGEST:

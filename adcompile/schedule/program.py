@@ -194,12 +194,13 @@ class Writer:
             if same and s.target not in claimed and set(storage.kept) <= set(result.kept) and value.type.dtype is s.target.type.dtype:
                 self.alias[value] = s.target
                 claimed.add(s.target)
-                storage.kept = result.kept
 
     def array_of(self, value: Value) -> Value:
         while value in self.alias:
             value = self.alias[value]
         return value
+        for value, storage in self.storage.items():
+            storage.kept = self.storage[self.array_of(value)].kept
 
     def name_storage(self, storage: Storage) -> None:
         """Name the array and the local scalar of a value, and allocate the array."""
@@ -360,6 +361,10 @@ class Writer:
         """Write one statement."""
         storage = self.storage[s.target]
         expr = self.apply(s.code, s.operands)
+        if s.kind in ("max", "min") and isinstance(expr, Apply):       # it is read three times
+            name = self.names.fresh("t")
+            self.out(Assign(name, expr, s.location))
+            expr = Var(name)
         if s in self.partials:
             self.out(Accumulate(Var(self.partials[s]), plus(s.kind), expr, s.location))
         elif storage.gathered:
