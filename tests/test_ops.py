@@ -181,7 +181,7 @@ def test_type_float32_and_literals(row: Op) -> None:
     if row.name != "cast":
         check_type(row, inside(row, (3,), np.float32), {})
     operands = inside(row, (3,))
-    if len(operands) == 2:
+    if len(operands) == 2 and row.name not in INTEGER_OPERANDS:
         with Builder("f") as b:
             x = b.parameter("x", type_of(operands[0]))
             y = b.emit(row.name, (x, 2))
@@ -240,7 +240,7 @@ COMPUTED = [row for row in PER_ELEMENT if row.name != "cast"]
 @pytest.fixture(scope="module")
 def kernels() -> ModuleType:
     module = ModuleType("kernels")
-    exec(compile(kernel_source(COMPUTED), "<kernels>", "exec"), module.__dict__)
+    exec(compile(kernel_source(COMPUTED), "<kernels>", "exec"), module.__dict__)        # noqa: S102
     return module
 
 
@@ -251,7 +251,7 @@ def check_code(row: Op, module: ModuleType) -> None:
         wanted = np.asarray(row.reference(*columns))                  # type: ignore[misc]
     got = np.empty_like(wanted)
     getattr(module, f"loop_{row.name}")(*columns, got)
-    assert_close(got, wanted, rtol=2e-14, atol=0.0)
+    assert_close(got, wanted, rtol=2e-14, atol=1e-300 if row.name != "lgamma" else 1e-15)       # lgamma has a root at 2
 
 
 @pytest.mark.parametrize("row", COMPUTED, ids=lambda row: row.name)
@@ -274,8 +274,8 @@ def test_code_keeps_float32(row: Op, kernels: ModuleType) -> None:
     wanted = np.asarray(row.reference(*scalars))                      # type: ignore[misc]
     kernel = getattr(kernels, f"n_{row.name}")
     got = kernel(*scalars)
-    (result,) = [s.return_type for s in kernel.overloads.values()]
-    assert result == numba.from_dtype(wanted.dtype), f"{row.name}: set `promotes`"
+    (signature,) = kernel.nopython_signatures
+    assert signature.return_type == numba.from_dtype(wanted.dtype), f"{row.name}: set `promotes`"
     assert_close(np.asarray(got, wanted.dtype), wanted, rtol=1e-6, atol=0.0)
 
 
@@ -342,12 +342,13 @@ TAILS: dict[str, tuple[Callable[..., Any], list[float]]] = {
 
 
 def check_accuracy(row: Op, ulps: float = 16.0) -> None:
-    """Partials against 50 digits, where the value has lost its own."""
+    """Partials against hundreds of digits, where the value has lost its own."""
     exact, points = TAILS[row.name]
     (got,) = partials_at(row, (np.array(points),))
     assert got is not None
-    with mp.workdps(60):
-        wanted = [mp.diff(exact, mp.mpf(x), h=mp.mpf(10)**-25 * max(abs(mp.mpf(x)), mp.mpf(10)**-12)) for x in points]
+    digits = 60 if row.name in ("digamma", "lgamma") else 900                # 900: tanh is 1 - 1e-260 at 300
+    with mp.workdps(digits):
+        wanted = [mp.diff(exact, mp.mpf(x), h=mp.mpf(10)**(-digits // 4) * abs(mp.mpf(x))) for x in points]
         errors = [abs(mp.mpf(float(g)) / w - 1) / mp.mpf(2)**-52 for g, w in zip(got, wanted, strict=True)]
     assert max(errors) < ulps, f"{row.name}: partials are off by {[float(e) for e in errors]} ulps at {points}"
 

@@ -17,7 +17,7 @@ are the user's own where there is one.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Union
@@ -187,7 +187,7 @@ class Guard:
         return f"{self.left} {self.relation} {self.right}"
 
 
-RELATIONS = {
+RELATIONS: Mapping[str, Callable[[int, int], bool]] = {
     "==": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
 }

@@ -32,10 +32,10 @@ class Op:
     kind: str                                   # elementwise | linear | rule | nondifferentiable | control
     reference: Callable[..., Any] | None
     infer: Callable[..., Any]
-    partials: Callable[..., tuple] | None = None
+    partials: Callable[..., tuple[Any, ...]] | None = None
     transpose: Mapping[int, Callable[..., Any]] = field(default_factory=dict)
     joint: bool = False
-    vjp: Callable[..., tuple] | None = None
+    vjp: Callable[..., tuple[Any, ...]] | None = None
     jvp: Callable[..., Any] | None = None
     code: str | None = None
     precedence: int = ATOM

@@ -96,6 +96,8 @@ def operand_text(x: Operand) -> str:
     """A value's name or a number."""
     if isinstance(x, Value):
         return f"%{x.name}"
+    if not isinstance(x, Literal):              # broken IR must print too: the verifier shows it
+        return repr(x)
     text = repr(x.value)
     return text if plain_dtype(x) is x.dtype else f"{text}:{x.dtype}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass
 from enum import Enum
 
@@ -33,17 +34,17 @@ class DType(Enum):
         return NUMPY_DTYPES[self]
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:
         """Real floating point: what can carry a tangent or a cotangent."""
         return self in (DType.f32, DType.f64)
 
     @property
-    def is_complex(self) -> bool:
+    def is_complex(self) -> builtins.bool:
         """Complex floating point."""
         return self in (DType.c64, DType.c128)
 
     @property
-    def is_integer(self) -> bool:
+    def is_integer(self) -> builtins.bool:
         """Signed or unsigned integer, not bool."""
         return self.value.startswith(("int", "uint"))
 

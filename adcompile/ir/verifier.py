@@ -4,6 +4,7 @@ the pass that broke it."""
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
@@ -111,7 +112,17 @@ def misfit(row: Op, operation: Operation) -> str:
         signature_of(row).bind(*operation.operands, **operation.attributes, **extra)
     except TypeError as error:
         return f"{operation.op!r} does not take these operands and attributes ({error})"
+    count = operand_count(row)
+    if count is not None and len(operation.operands) != count:
+        return f"{operation.op!r} does not take these operands and attributes ({count} operands, not {len(operation.operands)})"
     return ""
+
+
+@cache
+def operand_count(row: Op) -> int | None:
+    """How many operands an elementwise row takes whose type rule takes any number: those its generated code names."""
+    variadic = any(p.kind is p.VAR_POSITIONAL for p in signature_of(row).parameters.values())
+    return len(set(re.findall(r"\{(\d)\}", row.code))) if variadic and row.code is not None else None
 
 
 @cache

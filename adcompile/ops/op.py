@@ -76,7 +76,7 @@ def power_type(x: Type, k: Type) -> Type:
 
 
 # ---------------------------------------------------------------------------------------------------- rows
-def elementwise(name: str, reference: Callable[..., Any], partials: Callable[..., tuple], *, code: str,
+def elementwise(name: str, reference: Callable[..., Any], partials: Callable[..., tuple[Any, ...]], *, code: str,
                 infer: Callable[..., Type] = float_type, **fields: Any) -> Op:
     """A smooth (almost everywhere) elementwise op, its derivative stated as one partial per operand."""
     return register(Op(name, "elementwise", reference, infer, partials=partials, code=code, **fields))
@@ -94,7 +94,7 @@ def linear(name: str, reference: Callable[..., Any], infer: Callable[..., Any],
     return register(Op(name, "linear", reference, infer, transpose=transpose, **fields))
 
 
-def rule(name: str, reference: Callable[..., Any], infer: Callable[..., Any], *, vjp: Callable[..., tuple],
+def rule(name: str, reference: Callable[..., Any], infer: Callable[..., Any], *, vjp: Callable[..., tuple[Any, ...]],
          jvp: Callable[..., Any], why: str, **fields: Any) -> Op:
     """An op whose vjp and jvp are written by hand; `why` neither a partial nor a transpose says it."""
     return register(Op(name, "rule", reference, infer, vjp=vjp, jvp=jvp, why=why, **fields))
