@@ -26,9 +26,9 @@ from adcompile.capture.driver import CapturedFunction
 from adcompile.capture.source import rewritten
 from adcompile.errors import CaptureError, DifferentiationError, ShapeError, UnsupportedOp
 from adcompile.ir.interpreter import interpret
-from adcompile.ir.verifier import verify
 from adcompile.ir.signature import Leaf, Static, Tree, leaves
 from adcompile.ir.types import DType
+from adcompile.ir.verifier import verify
 
 
 # ------------------------------------------------------------------------------------------------------ helpers
@@ -110,7 +110,7 @@ def test_lambdas_on_one_line_are_told_apart() -> None:
 
 
 def test_lambda_returned_by_a_lambda() -> None:
-    make = lambda scale: lambda x: x * scale  # noqa: E731
+    make = lambda scale: lambda x: x * scale
     assert names(agrees(make(3.0), X3)) == ["x", "scale"]
 
 

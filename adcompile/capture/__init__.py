@@ -1,6 +1,6 @@
 """Captures ordinary NumPy code: a Python function and example arguments become a graph (`driver.capture`)."""
 
-from .. import ops as ops                           # fills the table of ops
+from .. import ops as ops  # fills the table of ops
 from .driver import Abstract as Abstract
 from .driver import CapturedFunction as CapturedFunction
 from .driver import capture as capture

@@ -21,6 +21,7 @@ from typing import Any
 HOOK = "__adcompile__"                              # the name of the cell that holds the Scope
 FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names} - {0x10})
 FunctionNode = ast.FunctionDef | ast.Lambda
+Nodes = dict[int, list[FunctionNode]]               # functions by their first line
 
 # Names that Python's compiler or frame inspection treats specially: left as they are.
 SPECIAL_NAMES = frozenset({"super", "locals", "globals", "vars", "dir", "eval", "exec", "__class__", "breakpoint"})
@@ -36,7 +37,7 @@ class Rewritten:
 
 CACHE: dict[CodeType, Rewritten | None] = {}        # by original code; None: cannot be rewritten
 PRODUCED: set[CodeType] = set()                     # code that came out of a rewriting, nested functions included
-PARSED: dict[str, tuple[str, ast.Module]] = {}      # by file name: its text and tree
+PARSED: dict[str, tuple[str, Nodes]] = {}            # by file name: its text and functions
 
 
 def rewritten(function: FunctionType) -> Rewritten | None:
@@ -56,36 +57,40 @@ def is_rewritten(function: FunctionType) -> bool:
 # ---------------------------------------------------------------------------------------------------- finding the source
 def find_node(code: CodeType, module_globals: dict[str, Any]) -> FunctionNode | None:
     """The syntax tree of the function whose code this is, None where the source is missing or has changed."""
-    tree = parse_file(code.co_filename, module_globals)
-    if tree is None:
-        return None
-    found = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.Lambda)) and matches(node, code)]
+    nodes = parse_file(code.co_filename, module_globals)
+    found = [node for node in nodes.get(code.co_firstlineno, []) if matches(node, code)]
     if isinstance(found[0] if found else None, ast.Lambda) and len(found) > 1:
         found = by_position(found, code)
     return found[0] if len(found) == 1 else None
 
 
-def parse_file(file: str, module_globals: dict[str, Any]) -> ast.Module | None:
-    """The syntax tree of a file (or of an interactive cell that linecache knows)."""
+def parse_file(file: str, module_globals: dict[str, Any]) -> Nodes:
+    """The functions of a file (or of an interactive cell that linecache knows); none where there is no source."""
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file, module_globals))
-    if not text:
-        return None
     if file not in PARSED or PARSED[file][0] != text:
+        nodes: Nodes = {}
         try:
-            PARSED[file] = text, ast.parse(text)
+            tree = ast.parse(text)
         except SyntaxError:
-            return None
+            tree = ast.Module([], [])
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+                nodes.setdefault(first_line(node), []).append(node)
+        PARSED[file] = text, nodes
     return PARSED[file][1]
 
 
+def first_line(node: FunctionNode) -> int:
+    """The line where Python says that a function starts: that of its first decorator."""
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+    return min([node.lineno, *(d.lineno for d in decorators)])
+
+
 def matches(node: FunctionNode, code: CodeType) -> bool:
-    """Whether a node has the name, the first line and the parameters of a code object."""
-    first = node.lineno
-    if isinstance(node, ast.FunctionDef):
-        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    """Whether a node has the name and the parameters of a code object."""
     name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
-    return (name, first, parameter_names(node.args)) == (code.co_name, code.co_firstlineno, code_parameters(code))
+    return (name, parameter_names(node.args)) == (code.co_name, code_parameters(code))
 
 
 def parameter_names(arguments: ast.arguments) -> tuple[str, ...]:
