@@ -147,6 +147,8 @@ STRONG = (
             select(y, strong_mul(x, c), strong_mul(x, d)), SIGN_OF_ZERO, not_literal("x")),
     rewrite("strong x * three-way mask", strong_mul(x, once(select(y, c, once(select(z, d, e))))),
             select(y, strong_mul(x, c), select(z, strong_mul(x, d), strong_mul(x, e))), SIGN_OF_ZERO, not_literal("x")),
+    rewrite("strong (0 or x) * y", strong_mul(once(select(z, 0.0, x)), y), select(z, 0.0, strong_mul(x, y)), SIGN_OF_ZERO),
+    rewrite("strong (x or 0) * y", strong_mul(once(select(z, x, 0.0)), y), select(z, strong_mul(x, y), 0.0), SIGN_OF_ZERO),
 )
 
 CHOICES = (
@@ -158,6 +160,7 @@ CHOICES = (
     rewrite("nested select, else", select(z, c, select(z, x, y)), select(z, c, y), EXACT),
     rewrite("c * select(z, x, d)", c * once(select(z, x, d)), select(z, c * x, c * d), EXACT, positive_or_nonzero),
     rewrite("c * select(z, d, x)", c * once(select(z, d, x)), select(z, c * d, c * x), EXACT, positive_or_nonzero),
+    rewrite("the two halves of a choice", once(select(z, x, 0.0)) + once(select(z, 0.0, y)), select(z, x, y), SIGN_OF_ZERO),
     rewrite("maximum(x, x)", maximum(x, x), x, EXACT),
     rewrite("minimum(x, x)", minimum(x, x), x, EXACT),
 )
