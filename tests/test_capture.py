@@ -294,7 +294,7 @@ def test_strings_bools_and_functions_are_checked(monkeypatch: pytest.MonkeyPatch
 
 def test_unused_captured_values_are_dropped() -> None:
     def f(x: Any) -> Any:
-        unused = OFFSET * SCALE
+        _ = OFFSET * SCALE
         return x * 2.0
 
     assert names(agrees(f, X3)) == ["x"]
