@@ -54,7 +54,7 @@ class CompiledFunction:
         self.options, self.sympy_args = options, args
         self.function = function
         self.is_method = False
-        python = signature_of(function, args)
+        python = signature_of(function) if args is None else self.capture_sympy().signature.python
         name = options.name or name_of(function)
         check_wrt(options, python, name, function)
         if callable(function):
@@ -82,14 +82,18 @@ class CompiledFunction:
         """The captured function, for a call like this one; `abstract`: of which only types are known."""
         options = self.options
         if self.sympy_args is not None:
-            from .capture.sympy_expr import capture_sympy
-            return capture_sympy(self.function, options.wrt, self.sympy_args)
-        wanted = dict(wrt=options.wrt if self.gradient else None, has_aux=options.has_aux, dtype=options.dtype,
-                      name=options.name, scalar=self.gradient)
+            return self.capture_sympy()
+        wanted = {"wrt": options.wrt if self.gradient else None, "has_aux": options.has_aux, "dtype": options.dtype,
+                  "name": options.name, "scalar": self.gradient}
         if self.is_method:
             bound = self.function.__get__(args[0])
             return share_method(capture(bound, args[1:], kwargs, **wanted), self.dispatch.signature, args[0])
         return (capture_types if abstract else capture)(self.function, args, kwargs, **wanted)
+
+    def capture_sympy(self) -> Any:
+        """The captured expression; no call is needed to know its types."""
+        from .capture.sympy_expr import capture_sympy
+        return capture_sympy(self.function, self.options.wrt if self.gradient else None, self.sympy_args)
 
     # ------------------------------------------------------------------------------------------------ as a method
     def __set_name__(self, owner: type, name: str) -> None:
@@ -296,10 +300,8 @@ def python_function(function: Any) -> Any:
     return getattr(function, "py_func", function)
 
 
-def signature_of(function: Any, args: Any) -> inspect.Signature:
+def signature_of(function: Any) -> inspect.Signature:
     """How it is called."""
-    if args is not None:
-        return inspect.Signature([inspect.Parameter(str(a), inspect.Parameter.POSITIONAL_OR_KEYWORD) for a in args])
     try:
         return inspect.signature(python_function(function))
     except (TypeError, ValueError):

@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from . import library as library
-from . import ops as ops                     # importing them fills the two tables: functions and ops
 from .differentiate.reverse import value_and_grad
 from .emit.emit import emit
 from .errors import VerifyError

@@ -79,7 +79,6 @@ def unaligned(a):
 
 @pytest.mark.parametrize("layout", [swapped, read_only, strided, reversed_memory, unaligned, np.asfortranarray])
 def test_every_layout_gives_the_same(loss, data, layout):
-    w, X, y = data
     value, gradient = loss(*map(layout, data))
     assert_close((value, gradient), (logistic(*data), logistic_gradient(*data)))
     assert len(loss.specialisations) == 1

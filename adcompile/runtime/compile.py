@@ -24,7 +24,6 @@ from numba.core.registry import CPUDispatcher
 from ..ir.types import Type
 from .cache import KernelCache, Key
 
-
 NUMBA: Any = config                         # settings made from the environment, unknown to type checkers
 
 

@@ -27,17 +27,14 @@ from .compile import CompiledModule
 from .convert import LeafKey, Mismatch, convert, leaf_key
 
 COMPARABLE = (bool, int, float, complex, str, bytes, enum.Enum, np.dtype, np.bool_)
-LOCK = threading.RLock()                    # around everything that makes or installs a specialisation
-
-
 NARROW = (DType.f32, DType.c64)              # what Python numbers adapt to, so that their class decides on dtypes
+LOCK = threading.RLock()                    # around everything that makes or installs a specialisation
 
 
 def fresh_lock() -> None:
     """In a forked child: another thread of the parent may have held the lock."""
     global LOCK
-    COMPARABLE = (bool, int, float, complex, str, bytes, enum.Enum, np.dtype, np.bool_)
-LOCK = threading.RLock()
+    LOCK = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):
