@@ -19,6 +19,7 @@ import pytest
 from conftest import assert_close
 from scipy import special
 
+from adcompile.differentiate.reverse import value_and_grad
 from adcompile.errors import AdcompileError, GuardError, ShapeError, UnsupportedOp
 from adcompile.ir.builder import Builder
 from adcompile.ir.core import Function, Literal, Location, Size, Value
@@ -211,8 +212,8 @@ case(np.add, C, K(A))
 for exponent in (2, 3, 0, 1, -1, 2.0, 0.5, -0.5, 1.7, 100, N(3), T(2.5), T(3), Y):
     case(np.power, P, exponent)
     case(operator.pow, T(0.3), exponent)
-for exponent in (2, 3, -2, 2.0, I5):
-    case(np.power, X, exponent)
+for exponent in (2, 3, -2, 2.0, I5 % 4):
+    case(np.power, P - 1.5, exponent)
 case(np.power, F5, 2)
 case(np.power, F5, I5)
 case(np.power, 2.0, X)
@@ -687,6 +688,51 @@ def test_other_lengths_are_right_or_refused(example: Case) -> None:
     except (GuardError, IndexError):
         return
     check(got, example.function(*plain(grown(example.args)), **plain(grown(example.keywords))))
+
+
+def projected(example: Case) -> tuple[Function, list[Any]] | None:
+    """A number that depends on every float64 result of a case, as a graph; None where there is no such result."""
+    with Builder("f") as b:
+        b.location = WHERE
+        trace = Traced(b)
+        given, named = trace.parameter(tuple(example.args)), trace.parameter(dict(example.keywords))
+        results = [r for r in flat(LIBRARY[example.function](*given, **named)) if isinstance(r, Value) and r.type.dtype is DType.f64]
+        total: Any = 0.0
+        for k, r in enumerate(results):
+            wave = LIBRARY[np.sin](LIBRARY[np.multiply](r, 0.7 + k))
+            total = LIBRARY[np.add](total, LIBRARY[np.sum](LIBRARY[np.multiply](r, wave)))
+        return (trace.finish([total]), [np.asarray(plain(a)) for a in trace.arguments]) if results else None
+
+
+def has_kinks(example: Case) -> bool:
+    """Whether an argument is where differences see no derivative: NaN, an infinity, a step."""
+    floats = [x for x in flat(plain(list(example.args))) if isinstance(x, (float, np.ndarray, np.floating))]
+    return any(not np.isfinite(x).all() for x in floats) or getattr(example.function, "__name__", "") in ("rint", "round", "around")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("example", [c for c in CASES if not has_kinks(c)], ids=str)
+def test_gradient_along_a_direction(example: Case, rng: np.random.Generator) -> None:
+    made = projected(example)
+    if made is None:
+        return
+    function, args = made
+    wrt = tuple(k for k, a in enumerate(args) if a.dtype == np.float64 and a.size)
+    if not wrt:
+        return
+    value, *gradients = interpret(value_and_grad(function, wrt), args)
+    steps = [rng.normal(size=args[k].shape) for k in wrt]
+
+    def moved(length: float) -> float:
+        new = list(args)
+        for k, step in zip(wrt, steps, strict=True):
+            new[k] = args[k] + length * step
+        return float(interpret(function, new)[0])
+
+    difference = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    if math.isfinite(difference):
+        slope = sum(float(np.sum(g * s)) for g, s in zip(gradients, steps, strict=True))
+        assert_close(slope, difference, rtol=1e-4, atol=1e-5 * max(1.0, abs(float(value))))
 
 
 def test_every_function_has_a_case() -> None:
