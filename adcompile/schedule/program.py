@@ -177,31 +177,33 @@ class Writer:
         return Storage(definition, path, gathered, order)
 
     def share_arrays(self, readers: dict[Value, list[tuple[Statement, Read]]]) -> None:
-        """An array whose only reader overwrites it, element by element, becomes the array of that reader's result."""
+        """An array whose last reader overwrites it, element by element, with a result of the function, becomes that
+        result's array."""
         self.alias: dict[Value, Value] = {}
-        claimed: set[Value] = set()
-        for storage in sorted(self.storage.values(), key=lambda storage: not storage.gathered):     # accumulations first
-            value = storage.definition.value
-            if not storage.kept or value in self.lowering.outputs or not readers[value]:
-                continue
-            s, read = max(readers[value], key=lambda reader: self.place_of[reader[0]])
-            if not all(r.index == storage.definition.axes for _, r in readers[value]):
-                continue
-            result = self.storage.get(s.target)
-            if result is None or s.kind != "=" or len(result.definition.statements) != 1 or s.running or not result.kept:
-                continue
-            same = read.index == storage.definition.axes and set(storage.definition.axes) == set(result.definition.axes) == set(s.axes)
-            if same and s.target not in claimed and set(storage.kept) <= set(result.kept) and value.type.dtype is s.target.type.dtype:
-                self.alias[value] = s.target
-                claimed.add(s.target)
+        homes = [o for o in self.lowering.outputs if isinstance(o, Value)]
+        order = sorted(self.storage.values(), key=lambda storage: not storage.gathered)        # accumulations first
+        for home in homes:                                  # grows: what shares a result's array can pass it on
+            found = next((s for s in order if s.definition.value not in self.alias and self.shares(s, home, readers)), None)
+            if found is not None:
+                self.alias[found.definition.value] = home
+                found.kept = self.storage[home].kept
+                homes.append(found.definition.value)
+
+    def shares(self, storage: Storage, home: Value, readers: dict[Value, list[tuple[Statement, Read]]]) -> bool:
+        """Whether a value can live in the array of another, which is computed from it."""
+        value, result = storage.definition.value, self.storage[home]
+        if not storage.kept or value in self.lowering.outputs or not readers[value] or len(result.definition.statements) != 1:
+            return False
+        s, _ = max(readers[value], key=lambda reader: self.place_of[reader[0]])
+        axes = storage.definition.axes
+        return s.target is home and s.kind == "=" and not s.running and all(r.index == axes for _, r in readers[value]) and \
+            set(axes) == set(result.definition.axes) == set(s.axes) and set(storage.kept) <= set(result.kept) and \
+            value.type.dtype is home.type.dtype
 
     def array_of(self, value: Value) -> Value:
         while value in self.alias:
             value = self.alias[value]
         return value
-        for value, storage in self.storage.items():
-            storage.kept = self.storage[self.array_of(value)].kept
-
     def name_storage(self, storage: Storage) -> None:
         """Name the array and the local scalar of a value, and allocate the array."""
         value = storage.definition.value
