@@ -37,6 +37,7 @@ from .core import (
     section,
     shape_error,
     shape_text,
+    size_of,
     sizes,
     unsupported,
 )
@@ -232,17 +233,9 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
         raise unsupported("np.take with out= or mode= is not supported", "use indices within bounds")
     value = as_value(a)
     if axis is None:
-        return getitem(reshape_to(value, (size_of_all(value),)), indices)
+        return getitem(reshape_to(value, (size_of(dims_of(value)),)), indices)
     place = normalise_axis(axis, rank_of(value))
     return getitem(value, (*[slice(None)] * place, indices))
-
-
-def size_of_all(x: Operand) -> Dim:
-    """The number of entries of x."""
-    total = Dim.of(1)
-    for d in dims_of(x):
-        total = total * d
-    return total
 
 
 @implements(np.take_along_axis)
@@ -250,7 +243,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     """np.take_along_axis."""
     value, index = as_value(arr), as_value(indices, DType.i64)
     if axis is None:
-        value, axis = reshape_to(value, (size_of_all(value),)), 0
+        value, axis = reshape_to(value, (size_of(dims_of(value)),)), 0
     place = normalise_axis(axis, rank_of(value))
     if rank_of(index) != rank_of(value):
         raise shape_error("`indices` and `arr` must have the same number of dimensions")
