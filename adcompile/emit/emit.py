@@ -46,7 +46,8 @@ class Printer:
     def __init__(self, program: Program, fastmath: bool, header: str) -> None:
         self.program, self.fastmath, self.header = program, fastmath, header
         self.shown: set[tuple[str, int]] = set()
-        self.symbols = {symbol: name for symbol, name in program.sizes.items()}
+        self.symbols = program.sizes
+        self.has_loops = any(isinstance(s, For) for s in program.body)
 
     def module(self) -> str:
         """The whole module."""
@@ -160,7 +161,8 @@ class Printer:
             return [f"{pad}if {self.expr(s.condition)}:", *self.block(s.body, depth + 1), *orelse]
         if isinstance(s, Raise):
             return [f"{pad}raise {s.exception}({s.text!r})".replace("('", '("').replace("')", '")')]
-        return self.commented(pad + self.simple(s), getattr(s, "location", None), pad)
+        setup = isinstance(s, Assign) and not depth and not s.keep and self.has_loops
+        return self.commented(pad + self.simple(s), None if setup else getattr(s, "location", None), pad)
 
     def block(self, body: tuple[Statement, ...], depth: int) -> list[str]:
         return [line for s in body for line in self.statement(s, depth)] or ["    " * depth + "pass"]

@@ -189,12 +189,12 @@ class Lowering:
         leaves: list[tuple[GraphOperand, str]] = []
         inner: list[Value] = []
         self.collect(op, "+", leaves, inner)
-        accumulated = [v for v, _ in leaves if self.accumulates(v, op.result)]
+        accumulated = [v for v, _ in leaves if isinstance(v, Value) and self.accumulates(v, op.result)]
         scattered = any(self.maker[v].op in ("pad", "scatter_add") for v in accumulated)
         if not (scattered or len(accumulated) > 1) or not op.result.type.dims:
             return
         self.merged.update(inner)
-        self.parts.update({v: (op.result, sign) for v, sign in leaves if v in accumulated})
+        self.parts.update({v: (op.result, sign) for v, sign in leaves if isinstance(v, Value) and v in accumulated})
         self.sums[op.result] = [(v, sign) for v, sign in leaves if v not in accumulated and not self.is_zero(v)]
 
     def collect(self, op: Operation, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:

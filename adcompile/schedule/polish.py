@@ -122,7 +122,9 @@ def fold(statements: list[Statement], at: int, s: Assign, reads: Counter[str]) -
             folded = substituted(reader, s, inside=False)
             if not whole and max(len(expr_text(e)) for e in own_expressions(folded)) > LONGEST:
                 return False
-            statements[k] = folded if getattr(folded, "location", s.location) else replace(folded, location=s.location)   # type: ignore[call-arg]
+            if isinstance(folded, (Assign, Store, Accumulate)) and folded.location is None:
+                folded = replace(folded, location=s.location)
+            statements[k] = folded
             return True
         if isinstance(reader, (For, While, If)) or conflicts(reader, s.expr):
             return False

@@ -29,7 +29,20 @@ from ..ir.loops import (
 from ..ir.loops import Statement as LoopStatement
 from ..ir.types import DType, Type
 from .axes import AxisClasses
-from .index import ONE, Affine, Axis, Index, IndexValue, Lookup, Operand, Quotient, Read, axes_of, operand_axes, substitute_operand
+from .index import (
+    ONE,
+    Affine,
+    Axis,
+    Index,
+    IndexValue,
+    Lookup,
+    Operand,
+    Quotient,
+    Read,
+    axes_of,
+    operand_axes,
+    substitute_operand,
+)
 from .lower import Definition, Lowering, Statement, start_of
 from .names import LOOP_NAMES, SIZE_NAMES, Names
 from .nest import Leaf, Loop, Nest, Node, leaves
