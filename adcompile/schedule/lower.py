@@ -417,7 +417,7 @@ class Lowering:
     def reduce(self, value: Value, kind: str, index: tuple[Axis, ...], code: str, operands: tuple[Operand, ...], axes: tuple[Axis, ...]) -> None:
         """Accumulate a scalar expression over the axes that are not in `index`."""
         if len(index) == len(axes):
-            self.elementwise(value, axes, code, operands, 1.0)
+            self.elementwise(value, index, code, operands, 1.0)
             return
         target, sign = self.accumulate_into(value) if kind == "+" else (value, kind)
         if target is value and target not in self.definitions:
