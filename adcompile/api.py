@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,14 +55,15 @@ class CompiledFunction:
         self.options, self.sympy_args = options, args
         self.function = function
         self.is_method = False
-        python = signature_of(function) if args is None else self.capture_sympy().signature.python
-        name = options.name or name_of(function)
+        expression = None if args is None else self.capture_sympy().signature
+        python = expression.python if expression else signature_of(function)
+        name = options.name or (expression.name if expression else name_of(function))
         check_wrt(options, python, name, function)
         if callable(function):
             functools.update_wrapper(self, python_function(function))
         self.__signature__ = python
         self.dispatch = Dispatch(name, python, self.specialise, self.install)
-        self.face = njit.Face(name_of(function, identifier=True), python, self.choose)
+        self.face = njit.Face(name if name.isidentifier() else "f", python, self.choose)
 
     # ------------------------------------------------------------------------------------------------ calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -76,7 +78,9 @@ class CompiledFunction:
 
     def specialise(self, args: tuple, kwargs: dict[str, Any]) -> Specialisation:
         """Capture and compile for a call like this one."""
-        return compile_function(self.capture(args, kwargs), self.options).specialisation()
+        started = time.perf_counter()
+        captured = self.capture(args, kwargs)
+        return compile_function(captured, self.options, capture_seconds=time.perf_counter() - started).specialisation()
 
     def capture(self, args: tuple, kwargs: dict[str, Any], *, abstract: bool = False) -> Any:
         """The captured function, for a call like this one; `abstract`: of which only types are known."""
@@ -309,14 +313,11 @@ def signature_of(function: Any) -> inspect.Signature:
                            do="Wrap it: def f(x): return ...") from None
 
 
-def name_of(function: Any, *, identifier: bool = False) -> str:
-    """What to call it in messages and generated code."""
+def name_of(function: Any) -> str:
+    """What to call it in messages."""
     while isinstance(function, functools.partial):
         function = function.func
-    name = getattr(function, "__name__", None) or type(function).__name__
-    if identifier and not name.isidentifier():
-        return "f"
-    return str(name)
+    return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def location_of(function: Any) -> Location | None:

@@ -192,10 +192,10 @@ class Compiled:
         return Specialisation(self.signature, graph, self.stage("kernel"), self.options.gradient, self)
 
 
-def compile_function(captured: Any, options: Options, *, until: str | None = None) -> Compiled:
+def compile_function(captured: Any, options: Options, *, until: str | None = None, capture_seconds: float = 0.0) -> Compiled:
     """Run the passes over a captured function (an object with `.function` and `.signature`), up to the one named `until`."""
     value: Any = captured.function
-    stages = [Stage("capture", "capture", value, 0.0)]
+    stages = [Stage("capture", "capture", value, capture_seconds)]
     verifying = os.environ.get("ADCOMPILE_VERIFY") == "1"
     graph = captured.function
     for each in PASSES:
