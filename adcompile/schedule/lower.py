@@ -83,6 +83,26 @@ class Definition:
     location: Location | None = None
 
 
+VIEWS = ("broadcast", "reshape", "transpose", "slice")
+
+
+def compared_with_extremes(function: Function) -> set[Value]:
+    """Values of which a maximum or minimum is taken and that are compared for equality as well (ties). They are computed
+    once: computed anew, they may be rounded in another way, and no entry would equal the maximum."""
+    maker = {r: op for op in function.body.operations for r in op.results}
+
+    def roots(names: tuple[str, ...]) -> set[Value]:
+        found = set()
+        for op in function.body.operations:
+            for x in op.operands if op.op in names else ():
+                while isinstance(x, Value) and x in maker and maker[x].op in VIEWS:
+                    x = maker[x].operands[0]
+                found |= {x} if isinstance(x, Value) else set()
+        return found
+
+    return roots(("reduce_max", "reduce_min")) & roots(("eq",))
+
+
 class Lowering:
     """The statements of a function."""
 
@@ -98,6 +118,7 @@ class Lowering:
         self.location: Location | None = None
         self.forward = True
         self.uses = use_counts(function)
+        self.compared = compared_with_extremes(function)
         self.operations = live_operations(function.body.operations, function.results)
         self.maker = {r: op for op in self.operations for r in op.results}
         forward = live_operations(self.operations, function.results[:interface.returned])
@@ -113,12 +134,23 @@ class Lowering:
         for op in reversed(self.operations):
             if op.op in ("add", "sub", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
                 self.merge_sum(op)
+        self.compared = self.find_compared()
         for op in self.operations:
             self.location, self.forward = op.location, id(op) in self.forward_operations
             if not any(r in self.merged for r in op.results):
                 self.lower(op)
         self.lower_results()
         return self
+
+    def find_compared(self) -> set[Value]:
+        """Values compared for equality or searched for an extremum, seen through views: computed twice, they could round
+        differently (sums are contracted as the compiler likes) and not equal themselves."""
+        found: set[Value] = set()
+        for op in reversed(self.operations):
+            compares = op.op in ("eq", "ne", "reduce_max", "reduce_min", "argmax", "argmin")
+            if compares or op.op in ("broadcast", "transpose", "reshape", "slice", "gather") and op.result in found:
+                found.update(x for x in op.operands if isinstance(x, Value) and x.type.dtype.is_float)
+        return found
 
     # ------------------------------------------------------------------------------------------------ helpers
     def axis(self, length: Dim) -> Axis:
@@ -303,7 +335,8 @@ class Lowering:
                 definition.cost += inner.cost if inner.is_macro and len(inner.axes) >= len(kept) else 0.0
                 heavy |= inner.heavy if inner.is_macro else {x.value} if len(inner.axes) >= len(kept) else set()
         definition.heavy = frozenset(heavy)
-        if kept and definition.cost <= MACRO_COST and len(heavy) <= 1 and value not in self.results:
+        recomputable = value not in self.results and value not in self.compared
+        if kept and recomputable and definition.cost <= MACRO_COST and len(heavy) <= 1:
             definition.is_macro = True
         else:
             self.statement(value, kept, "=", code, operands, kept, cost)
