@@ -154,11 +154,11 @@ def test_one_kernel_for_all_sizes(name: str) -> None:
 
 
 def assert_structure(got: Any, wanted: Any) -> None:
-    """A gradient has the structure, shapes and dtypes of its argument; that of a number is a float."""
+    """A gradient has the structure, shapes and dtypes of its argument; that of a number or a 0-d array is a float."""
     got_leaves, wanted_leaves = list(oracle.leaves_of(got)), list(oracle.leaves_of(wanted))
     assert repr(oracle.map_leaves(lambda _: 0, got)) == repr(oracle.map_leaves(lambda _: 0, wanted))
     for a, b in zip(got_leaves, wanted_leaves, strict=True):
-        assert type(a) is type(b)
-        if isinstance(b, np.ndarray):
+        assert isinstance(a, np.ndarray if np.ndim(b) else float)
+        if np.ndim(b):
             assert a.dtype == b.dtype
             assert a.shape == b.shape
