@@ -86,6 +86,7 @@ SAMPLES: dict[str, list[Case]] = {
     "concat": [((A, B), {"axis": 1}), ((V, W, V), {"axis": 0}), ((A,), {"axis": 0})],
     "iota": [((), {"dim": Dim.of(5), "dtype": DType.i64}), ((), {"dim": Dim.of(0), "dtype": DType.f32})],
     "size": [((), {"dim": Dim.of(7)})],
+    "extent": [((np.int64(n),), {"symbol": "k"}) for n in (7, 0, -3)],
     "constant": [((), {"value": ArrayConstant(DType.f32, (2, 2), np.arange(4, dtype=np.float32).tobytes())}),
                  ((), {"value": ArrayConstant(DType.f64, (40,), random("c").normal(size=40).tobytes())})],
     "gather": [((A, PLACES), {"axes": (0,)}), ((A, PLACES), {"axes": (1,)}), ((A, PLACES, PLACES[::-1].copy()), {"axes": (0, 1)}),

@@ -19,11 +19,6 @@ from ..ir.op import TABLE, Op
 from ..ir.types import Type
 from .activity import carries_derivative
 
-# Ops whose transposes put zeros where nothing was selected.
-MASKING = frozenset({"select", "maximum", "minimum", "reduce_max", "reduce_min", "slice", "pad", "gather", "scatter_add",
-                     "scatter_set", "cond"})
-
-
 @dataclass(frozen=True)
 class Cotangent:
     """A cotangent on its way down; `maskable`: entries of it may be strong zeros."""
@@ -102,7 +97,7 @@ def pull_back(operation: Operation, cotangents: Sequence[Cotangent | None],
     row = TABLE[operation.op]
     check_differentiable(row, operation)
     arrived = [ct for ct in cotangents if ct is not None]
-    maskable = row.name in MASKING or is_singular(row, operation) or any(ct.maskable for ct in arrived)
+    maskable = row.masking or is_singular(row, operation) or any(ct.maskable for ct in arrived)
     values = pull_back_values(row, operation, cotangents, wanted)
     return [Cotangent(value, maskable) if value is not None and want else None
             for value, want in zip(values, wanted, strict=True)]
@@ -121,7 +116,7 @@ def pull_back_values(row: Op, operation: Operation, cotangents: Sequence[Cotange
     (ct,) = cotangents
     assert ct is not None
     if row.partials is not None:
-        strong = ct.maskable or is_singular(row, operation) or row.name in MASKING
+        strong = ct.maskable or is_singular(row, operation) or row.masking
         return [product(ct.value, partial, strong) if want and partial is not None else None
                 for partial, want in zip(row.partials(operation.result, *operands, **attributes), wanted, strict=True)]
     contributions: list[Operand | None] = [None] * len(operands)
@@ -142,7 +137,7 @@ def push_forward(operation: Operation, tangents: Sequence[Operand | None]) -> Se
         return result if isinstance(result, tuple) else (result,)
     if row.partials is not None:
         partials = row.partials(operation.result, *operation.operands, **operation.attributes)
-        strong = is_singular(row, operation) or row.name in MASKING
+        strong = is_singular(row, operation) or row.masking
         terms = [product(t, p, strong) for t, p in zip(tangents, partials, strict=True) if t is not None and p is not None]
         return (total(terms),)
     return (push_forward_linear(row, operation, tangents),)

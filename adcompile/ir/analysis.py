@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from .core import Block, Function, Operand, Operation, Value, walk
+from .dims import Dim
 
 
 def operands_in(operation: Operation) -> Iterator[Operand]:
@@ -49,14 +51,63 @@ def free_values(block: Block) -> list[Value]:
     return list(found)
 
 
+def symbols_in(attribute: Any) -> set[str]:
+    """The size symbols in an attribute."""
+    if isinstance(attribute, Dim):
+        return set(attribute.symbols)
+    return {s for a in attribute for s in symbols_in(a)} if isinstance(attribute, tuple) else set()
+
+
+def own_symbols(operation: Operation) -> set[str]:
+    """The size symbols in the attributes of an operation and in the types of what it and its regions' arguments are."""
+    values = [*operation.results, *(a for r in operation.regions for a in r.arguments)]
+    return symbols_in((*operation.attributes.values(), *(v.type.dims for v in values)))
+
+
+def symbols_of(operation: Operation) -> set[str]:
+    """The size symbols in an operation and in everything in its regions."""
+    found = own_symbols(operation)
+    for region in operation.regions:
+        for inner in region.operations:
+            found |= symbols_of(inner)
+    return found
+
+
+def defined_symbol(operation: Operation) -> str | None:
+    """The size symbol that an operation defines, if it is an `extent`."""
+    symbol: str | None = operation.attributes["symbol"] if operation.op == "extent" else None
+    return symbol
+
+
+class Live:
+    """What is needed of the operations of one block, going through it backwards: values, and the symbols that `extent`s of the
+    block define."""
+
+    def __init__(self, operations: Iterable[Operation], results: Iterable[Operand]) -> None:
+        self.values = {x for x in results if isinstance(x, Value)}
+        self.symbols: set[str] = set()
+        self.defines_symbols = any(o.op == "extent" for o in operations)
+
+    def needs(self, operation: Operation) -> bool:
+        """Whether something that was used is made by this operation."""
+        return any(y in self.values for y in operation.results) or defined_symbol(operation) in self.symbols
+
+    def use(self, operation: Operation) -> None:
+        """All that the operation reads is needed."""
+        self.values.update(x for x in operands_in(operation) if isinstance(x, Value))
+        if self.defines_symbols:
+            self.symbols |= symbols_of(operation)
+
+
 def live_operations(operations: Iterable[Operation], results: Iterable[Operand]) -> list[Operation]:
     """The operations of one block that `results` depend on, in order. No operation of this level has an effect, so what
     nothing reads can go."""
-    live = {x for x in results if isinstance(x, Value)}
+    operations = list(operations)
+    live = Live(operations, results)
     kept: list[Operation] = []
-    for operation in reversed(list(operations)):
-        if any(result in live for result in operation.results):
-            live.update(x for x in operands_in(operation) if isinstance(x, Value))
+    for operation in reversed(operations):
+        if live.needs(operation):
+            live.use(operation)
             kept.append(operation)
     return kept[::-1]
 

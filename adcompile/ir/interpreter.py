@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import GuardError, VerifyError
+from .analysis import defined_symbol
 from .core import Block, Function, Literal, Operand, Operation, Value
 from .dims import Dim
 from .op import TABLE
@@ -76,7 +77,7 @@ class Interpreter:
     """One run: the sizes and the values so far."""
 
     def __init__(self, sizes: Sizes, observe: Observe | None = None) -> None:
-        self.sizes, self.observe = sizes, observe
+        self.sizes, self.observe = dict(sizes), observe
         self.values: dict[Value, Any] = {}
         self.control: Mapping[str, Callable[[Operation, list[Any]], Iterable[Any]]] = {
             "for": self.run_for, "while": self.run_while, "cond": self.run_cond}
@@ -107,6 +108,9 @@ class Interpreter:
         results = tuple(self.checked(operation, value, np.asarray(output))[()]
                         for value, output in zip(operation.results, outputs, strict=True))
         self.values.update(zip(operation.results, results, strict=True))
+        symbol = defined_symbol(operation)
+        if symbol is not None:
+            self.sizes[symbol] = int(results[0])
         if self.observe is not None:
             self.observe(operation, tuple(operands), results)
 

@@ -47,6 +47,7 @@ class Op:
     identity: float | None = None
     involution: bool = False
     singular: bool = False                      # a partial can be infinite where the value is finite (sqrt at 0)
+    masking: bool = False                       # its pullback puts zeros where nothing was selected: strong zeros
     domain: tuple[tuple[float, float], ...] = ()     # one open interval an operand, for the property tests
     edges: tuple[Any, ...] = ()                 # operand values (or tuples of them) where value and partial are tested
     why: str = ""

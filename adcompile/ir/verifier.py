@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from ..errors import VerifyError
-from .analysis import all_values
+from .analysis import all_values, own_symbols, symbols_in
 from .core import ArrayConstant, Block, Function, Literal, Location, Operand, Operation, Value, walk
 from .dims import Dim
 from .op import TABLE, Op
@@ -170,7 +170,8 @@ def listed(types: Iterable[Type]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- sizes, places
 def sizes(function: Function) -> Iterator[Problem]:
-    """Every size symbol is read from an axis of a parameter or from an integer parameter."""
+    """Every size symbol is read from an axis of a parameter or from an integer parameter, or defined by an `extent` earlier in
+    the same block or in one around it; and once."""
     for symbol, size in function.sizes.items():
         if not 0 <= size.parameter < len(function.params):
             yield f"{symbol} is read from parameter {size.parameter}, which does not exist", None
@@ -187,18 +188,21 @@ def sizes(function: Function) -> Iterator[Problem]:
     for value in function.params:
         if symbols_in(value.type.dims) - known:
             yield f"%{value.name}: {value.type} has an unknown size", None
-    for operation in walk(function.body):
-        arguments = [a for r in operation.regions for a in r.arguments]
-        used = symbols_in((*operation.attributes.values(), *(v.type.dims for v in (*operation.results, *arguments))))
-        if used - known:
-            yield f"unknown sizes {', '.join(sorted(used - known))}", operation
+    yield from unknown_sizes(function.body, known)
+    defined = [*function.sizes, *(o.attributes["symbol"] for o in walk(function.body) if o.op == "extent")]
+    yield from ((f"the size {symbol} is defined twice", None) for symbol in set(defined) if defined.count(symbol) > 1)
 
 
-def symbols_in(attribute: Any) -> set[str]:
-    """The size symbols in an attribute."""
-    if isinstance(attribute, Dim):
-        return set(attribute.symbols)
-    return {s for a in attribute for s in symbols_in(a)} if isinstance(attribute, tuple) else set()
+def unknown_sizes(block: Block, known: set[str]) -> Iterator[Problem]:
+    """The uses of size symbols in a block before an `extent` of it, or of a block around it, defines them."""
+    known = set(known)
+    for operation in block.operations:
+        unknown = own_symbols(operation) - known
+        if unknown:
+            yield f"unknown sizes {', '.join(sorted(unknown))}", operation
+        for region in operation.regions:
+            yield from unknown_sizes(region, known)
+        known |= {operation.attributes["symbol"]} if operation.op == "extent" else set()
 
 
 def locations(function: Function) -> Iterator[Problem]:

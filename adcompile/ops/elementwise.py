@@ -43,7 +43,7 @@ def select_type(c: Type, a: Type, b: Type) -> Type:
 select: Op = linear("select", np.where, select_type,
                     {1: lambda ct, c, a, b: select(c, ct, number(0.0, ct)),
                      2: lambda ct, c, a, b: select(c, number(0.0, ct), ct)},
-                    joint=True, code="{1} if {0} else {2}", precedence=TERNARY)
+                    joint=True, code="{1} if {0} else {2}", precedence=TERNARY, masking=True)
 
 not_: Op = nondifferentiable("not", np.logical_not, infer=bool_type, why=STEP, code="not {0}", precedence=NOT, involution=True)
 and_: Op = nondifferentiable("and", np.logical_and, infer=bool_type, why=STEP, code="{0} and {1}", precedence=AND,
@@ -123,10 +123,10 @@ abs_: Op = elementwise("abs", np.abs, lambda y, x: (sign(x),), infer=real_type, 
                        edges=(0.0, -0.0, INF, -INF, NAN))
 maximum: Op = elementwise("maximum", np.maximum, lambda y, a, b: (share(a, b), share(b, a)), infer=same_type,
                           code="maximum({0}, {1})", support=(support.maximum,), commutative=True, cost=2, domain=(REAL, REAL),
-                          edges=TIES)
+                          edges=TIES, masking=True)
 minimum: Op = elementwise("minimum", np.minimum, lambda y, a, b: (share(b, a), share(a, b)), infer=same_type,
                           code="minimum({0}, {1})", support=(support.minimum,), commutative=True, cost=2, domain=(REAL, REAL),
-                          edges=TIES)
+                          edges=TIES, masking=True)
 copysign: Op = elementwise("copysign", np.copysign, lambda y, a, b: (sign(a) * copysign(1.0, b), 0.0),
                            code="math.copysign({0}, {1})", cost=2, domain=(REAL, REAL),
                            edges=((0.0, 1.0), (1.0, -INF), (INF, 1.0)))

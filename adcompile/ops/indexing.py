@@ -107,11 +107,11 @@ def last_written(ct: Operand, base: Operand, *indices_and_updates: Operand, axes
 
 
 gather: Op = linear("gather", gather_reference, gather_type,
-                    {0: lambda ct, x, *indices, axes: scatter_add(zeros_like(x), *indices, ct, axes=axes)})
+                    {0: lambda ct, x, *indices, axes: scatter_add(zeros_like(x), *indices, ct, axes=axes)}, masking=True)
 scatter_add: Op = linear("scatter_add", scatter_add_reference, scatter_type,
                          {0: lambda ct, *operands, axes: ct, -1: lambda ct, base, *rest, axes: gather(ct, *rest[:-1], axes=axes)},
                          joint=True)
 scatter_set: Op = linear("scatter_set", scatter_set_reference, scatter_type,
                          {0: lambda ct, base, *rest, axes: scatter_set(ct, *rest[:-1], number(0.0, ct), axes=axes),
                           -1: last_written},
-                         joint=True)
+                         joint=True, masking=True)

@@ -61,7 +61,7 @@ def extremum_jvp(tangents: tuple[Operand], y: Operand, x: Operand, *, axes: tupl
 def extremum(name: str, reference: Any) -> Any:
     """reduce_max or reduce_min."""
     return rule(name, lambda x, *, axes: reference(x, axis=axes), lambda x, *, axes: dropped(x, axes), vjp=extremum_vjp,
-                jvp=extremum_jvp, why="ties share equally, so their number is needed")
+                jvp=extremum_jvp, why="ties share equally, so their number is needed", masking=True)
 
 
 reduce_max, reduce_min = extremum("reduce_max", np.max), extremum("reduce_min", np.min)

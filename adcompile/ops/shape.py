@@ -148,7 +148,8 @@ def pad_reference(x: Any, *, starts: tuple[int, ...], steps: tuple[int, ...], di
 
 
 slice_: Op = linear("slice", slice_reference, slice_type,
-                    {0: lambda ct, x, *, starts, steps, dims: pad(ct, starts=starts, steps=steps, dims=x.type.dims)}, cost=0)
+                    {0: lambda ct, x, *, starts, steps, dims: pad(ct, starts=starts, steps=steps, dims=x.type.dims)}, cost=0,
+                    masking=True)
 pad: Op = linear("pad", pad_reference, pad_type,
                  {0: lambda ct, x, *, starts, steps, dims: slice_(ct, starts=starts, steps=steps, dims=x.type.dims)})
 
@@ -189,6 +190,14 @@ concat: Op = rule("concat", lambda *xs, axis: np.concatenate(xs, axis), concat_t
 
 
 # ---------------------------------------------------------------------------------------------------- made from nothing
+def extent_type(n: Type, *, symbol: str) -> Type:
+    """An i64. From here on `symbol` is the size max(n, 0), so that arrays may have a length that is known only when the
+    function runs."""
+    if n != Type(DType.i64) or not symbol.isidentifier():
+        raise TypeError(f"a size {symbol!r} from {n}")
+    return n
+
+
 def constant_reference(*, value: ArrayConstant) -> Any:
     """The array."""
     return np.frombuffer(value.data, value.dtype.numpy).reshape(value.shape)
@@ -198,5 +207,7 @@ CONSTANT = "does not depend on anything"
 iota: Op = nondifferentiable("iota", lambda *, dim, dtype: np.arange(dim, dtype=dtype.numpy),
                              infer=lambda *, dim, dtype: Type(dtype, (dim,)), why=CONSTANT, cost=0)
 size: Op = nondifferentiable("size", lambda *, dim: np.int64(dim), infer=lambda *, dim: Type(DType.i64), why=CONSTANT, cost=0)
+extent: Op = nondifferentiable("extent", lambda n, *, symbol: np.maximum(np.int64(n), 0), infer=extent_type, why="integers",
+                               cost=0)
 constant: Op = nondifferentiable("constant", constant_reference, infer=lambda *, value: Type.of(value.dtype, *value.shape),
                                  why=CONSTANT, cost=0)

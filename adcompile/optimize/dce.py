@@ -5,7 +5,7 @@ Needs: verified IR. Leaves: only operations that results depend on, in every reg
 
 from __future__ import annotations
 
-from ..ir.analysis import live_operations, operands_in
+from ..ir.analysis import Live, live_operations, operands_in
 from ..ir.core import Block, Function, Operand, Operation, Value
 
 
@@ -18,12 +18,12 @@ def dce(function: Function) -> Function:
 def clean(operations: tuple[Operation, ...], results: tuple[Operand, ...]) -> tuple[Operation, ...]:
     """The live operations of a block, their regions cleaned. From the end, so that what a cleaned loop no longer reads
     dies too."""
-    live = {x for x in results if isinstance(x, Value)}
+    live = Live(operations, results)
     kept: list[Operation] = []
     for operation in reversed(operations):
-        if any(result in live for result in operation.results):
-            operation = clean_regions(operation, live) if operation.regions else operation
-            live.update(x for x in operands_in(operation) if isinstance(x, Value))
+        if live.needs(operation):
+            operation = clean_regions(operation, live.values) if operation.regions else operation
+            live.use(operation)
             kept.append(operation)
     return tuple(kept[::-1])
 

@@ -6,6 +6,7 @@ theirs, which may be for one branch alone. Exact. An operation that can raise (w
 
 from __future__ import annotations
 
+from ..ir.analysis import defined_symbol, symbols_of
 from ..ir.core import Block, Function, Operation, Value
 
 CAN_RAISE = frozenset({"wrap_index"})
@@ -38,11 +39,14 @@ def hoist_block(block: Block) -> tuple[Operation, ...]:
 def split(region: Block) -> tuple[list[Operation], Block]:
     """The operations of a loop's region that do not depend on its arguments, and the region without them."""
     inside: set[Value] = set(region.arguments)
+    sizes: set[str | None] = set()
     moved: list[Operation] = []
     rest: list[Operation] = []
     for operation in region.operations:
-        depends = operation.regions or operation.op in CAN_RAISE or any(x in inside for x in operation.operands)
+        depends = operation.regions or operation.op in CAN_RAISE or any(x in inside for x in operation.operands) \
+            or bool(sizes) and not sizes.isdisjoint(symbols_of(operation))
         (rest if depends else moved).append(operation)
         if depends:
             inside.update(operation.results)
+            sizes |= {defined_symbol(operation)} - {None}
     return moved, Block(region.arguments, tuple(rest), region.yields)
