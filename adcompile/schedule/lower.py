@@ -39,6 +39,7 @@ from .index import (
 )
 
 MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
+WIDENED_COST = 2.0                  # the same for a value that is read along axes it does not have
 REDUCTIONS = {"reduce_sum": "+", "reduce_prod": "*", "reduce_max": "max", "reduce_min": "min", "reduce_any": "or", "reduce_all": "and"}
 # Python's own functions raise where IEEE arithmetic gives inf or NaN; NumPy's do the same whether compiled or not.
 IEEE = {name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot")}
@@ -86,21 +87,23 @@ class Definition:
 VIEWS = ("broadcast", "reshape", "transpose", "slice")
 
 
-def compared_with_extremes(function: Function) -> set[Value]:
-    """Values of which a maximum or minimum is taken and that are compared for equality as well (ties). They are computed
-    once: computed anew, they may be rounded in another way, and no entry would equal the maximum."""
+def read_over_more_axes(function: Function) -> set[Value]:
+    """Values that something reads along axes which they do not have: computed anew there, they would be computed more
+    often than they have elements."""
+    found: set[Value] = set()
     maker = {r: op for op in function.body.operations for r in op.results}
-
-    def roots(names: tuple[str, ...]) -> set[Value]:
-        found = set()
-        for op in function.body.operations:
-            for x in op.operands if op.op in names else ():
-                while isinstance(x, Value) and x in maker and maker[x].op in VIEWS:
-                    x = maker[x].operands[0]
-                found |= {x} if isinstance(x, Value) else set()
-        return found
-
-    return roots(("reduce_max", "reduce_min")) & roots(("eq",))
+    for op in function.body.operations:
+        read: list[Operand] = []
+        if op.op == "broadcast" and len(op.attributes["axes"]) < len(op.attributes["dims"]):
+            read = [op.operands[0]]
+        elif op.op == "contract":
+            labels = op.attributes["a_labels"], op.attributes["b_labels"]
+            read = [x for x, own, other in zip(op.operands, labels, reversed(labels), strict=True) if set(other) - set(own)]
+        for x in read:
+            while isinstance(x, Value) and x in maker and maker[x].op in VIEWS:
+                x = maker[x].operands[0]
+            found |= {x} if isinstance(x, Value) else set()
+    return found
 
 
 class Lowering:
@@ -118,7 +121,7 @@ class Lowering:
         self.location: Location | None = None
         self.forward = True
         self.uses = use_counts(function)
-        self.compared = compared_with_extremes(function)
+        self.widened = read_over_more_axes(self.function)
         self.operations = live_operations(function.body.operations, function.results)
         self.maker = {r: op for op in self.operations for r in op.results}
         forward = live_operations(self.operations, function.results[:interface.returned])
@@ -135,6 +138,7 @@ class Lowering:
             if op.op in ("add", "sub", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
                 self.merge_sum(op)
         self.compared = self.find_compared()
+        self.widened = read_over_more_axes(self.function)
         for op in self.operations:
             self.location, self.forward = op.location, id(op) in self.forward_operations
             if not any(r in self.merged for r in op.results):
@@ -336,7 +340,8 @@ class Lowering:
                 heavy |= inner.heavy if inner.is_macro else {x.value} if len(inner.axes) >= len(kept) else set()
         definition.heavy = frozenset(heavy)
         recomputable = value not in self.results and value not in self.compared
-        if kept and recomputable and definition.cost <= MACRO_COST and len(heavy) <= 1:
+        limit = WIDENED_COST if result in self.widened else MACRO_COST
+        if kept and recomputable and definition.cost <= limit and len(heavy) <= 1:
             definition.is_macro = True
         else:
             self.statement(value, kept, "=", code, operands, kept, cost)
