@@ -36,17 +36,18 @@ def variable_types(rule: Rule) -> dict[str, DType | None]:
             found[pattern.name] = None
         elif isinstance(pattern, Use):
             for position, part in enumerate(pattern.operands):
-                visit(part, operand_dtype(pattern.op, position, dtype))
+                visit(part, operand_dtype(pattern.op, position, dtype, integers))
 
+    integers = "integers" in rule.name
     whole = rule.left.op in LOGICAL | COMPARISONS
-    visit(rule.left, DType.bool if whole else DType.i64 if "integers" in rule.name else DType.f64)
+    visit(rule.left, DType.bool if whole else DType.i64 if integers else DType.f64)
     return found
 
 
-def operand_dtype(op: str, position: int, dtype: DType) -> DType:
+def operand_dtype(op: str, position: int, dtype: DType, integers: bool) -> DType:
     if op in LOGICAL or (op == "select" and position == 0):
         return DType.bool
-    return DType.f64 if op in COMPARISONS else dtype
+    return dtype if op not in COMPARISONS else DType.i64 if integers else DType.f64
 
 
 def instance(rule: Rule, numbers: tuple[float, ...]) -> tuple[Function, list[DType]] | None:

@@ -21,6 +21,7 @@ sin, tan, asin, atan, sinh, tanh, asinh, atanh, erf, sign = (
     use(name) for name in ("sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "erf", "sign"))
 maximum, minimum, select, strong_mul = use("maximum"), use("minimum"), use("select"), use("strong_mul")
 not_, and_, or_, eq, ne = use("not"), use("and"), use("or"), use("eq"), use("ne")
+lt, le, gt, ge = use("lt"), use("le"), use("gt"), use("ge")
 
 
 Condition = Callable[[Bindings], bool]
@@ -128,6 +129,7 @@ PRODUCTS = (
     rewrite("(c * x) * y", once(c * x) * y, c * (x * y), REASSOCIATES, lambda b: both(b, "x", "y")),
     rewrite("x * (1 / y)", x * once(1.0 / y), x / y, REASSOCIATES, not_literal("x")),
     rewrite("c * (x / d)", c * once(x / d), (c / d) * x, REASSOCIATES, lambda b: regular(literal(b, "c"), literal(b, "d"))),
+    rewrite("c * (d / x)", c * once(d / x), (c * d) / x, REASSOCIATES, lambda b: regular(literal(b, "c"), literal(b, "d"))),
     rewrite("x / 2", x / c, (1.0 / c) * x, EXACT, power_of_two),
     rewrite("pow(x, 1)", power(x, 1.0), x, EXACT),
     rewrite("pow(x, 2)", power(x, 2.0), x * x, EXACT),
@@ -135,6 +137,9 @@ PRODUCTS = (
     rewrite("powi(x, 0)", powi(x, 0), 1.0, EXACT),
     rewrite("powi(x, 1)", powi(x, 1), x, EXACT),
     rewrite("powi(x, 2)", powi(x, 2), x * x, EXACT),
+    rewrite("powi(x, 3)", powi(x, 3), x * (x * x), REASSOCIATES),
+    rewrite("powi(x, 4)", powi(x, 4), (x * x) * (x * x), REASSOCIATES),
+    rewrite("powi(x, -2)", powi(x, -2), 1.0 / (x * x), REASSOCIATES),
     rewrite("powi(x, -1)", powi(x, -1), 1.0 / x, EXACT),
 )
 
@@ -143,6 +148,8 @@ STRONG = (
     rewrite("strong 0 * x", strong_mul(0.0, x), 0.0, EXACT),
     rewrite("strong x * c", strong_mul(x, c), x * c, SIGN_OF_ZERO, usual),
     rewrite("strong c * x", strong_mul(c, x), c * x, SIGN_OF_ZERO, usual),
+    rewrite("strong x * (c * y)", strong_mul(x, once(c * y)), c * strong_mul(x, y), REASSOCIATES, lambda b: both(b, "x", "y")),
+    rewrite("strong (c * x) * y", strong_mul(once(c * x), y), c * strong_mul(x, y), REASSOCIATES, lambda b: both(b, "x", "y")),
     rewrite("strong x * mask", strong_mul(x, once(select(y, c, d))),
             select(y, strong_mul(x, c), strong_mul(x, d)), SIGN_OF_ZERO, not_literal("x")),
     rewrite("strong x * three-way mask", strong_mul(x, once(select(y, c, once(select(z, d, e))))),
@@ -166,6 +173,7 @@ CHOICES = (
 )
 
 LOGIC = (
+    *(rewrite(f"integers x - y {f(x, y).op} 0", f(x - y, 0), f(x, y), EXACT, is_integer("x")) for f in (eq, ne, lt, le, gt, ge)),
     rewrite("not not x", not_(not_(x)), x, EXACT),
     rewrite("not x == y", not_(eq(x, y)), ne(x, y), EXACT),
     rewrite("not x != y", not_(ne(x, y)), eq(x, y), EXACT),
