@@ -93,6 +93,8 @@ SAMPLES: dict[str, list[Case]] = {
                ((A, PLACES.reshape(2, 2)), {"axes": (1,)}), ((A, np.int64(1)), {"axes": (0,)})],
     "scatter_add": [((A, PLACES, random("u").normal(size=(4, 4))), {"axes": (0,)}), ((A, PLACES, PLACES, V), {"axes": (0, 1)}),
                     ((A, PLACES, random("u").normal(size=(4, 3))), {"axes": (1,)}), ((A, np.int64(1), V), {"axes": (0,)})],
+    "slice_set": [((A, V[:2].reshape(2, 1)), {"axes": (), "starts": dims(0, 1), "steps": (2, 1), "dims": dims(2, 1)}),
+                  ((A, np.int64(1), V[:2]), {"axes": (0,), "starts": dims(3), "steps": (-2,), "dims": dims(2)})],
     "scatter_set": [((A, PLACES, random("u").normal(size=(4, 4))), {"axes": (0,)}), ((A, PLACES, PLACES, V), {"axes": (0, 1)}),
                     ((A, PLACES, random("u").normal(size=(4, 3))), {"axes": (1,)}), ((A, np.int64(1), V), {"axes": (0,)})],
     "reduce_sum": [((A,), {"axes": (0,)}), ((A,), {"axes": (0, 1)}), ((A,), {"axes": ()}), ((A[:0],), {"axes": (0,)})],

@@ -14,7 +14,7 @@ from ..ir.types import DType, Type
 from . import support
 from .elementwise import eq, select
 from .op import linear, nondifferentiable, number, shared_dims
-from .shape import broadcast, check_axes, iota, other_axes, reshape, size_of, spread, zeros_like
+from .shape import broadcast, check_axes, iota, other_axes, reshape, size_of, slice_, spread, strided, zeros_like
 
 
 def wrap_index_type(i: Type, *, dim: Dim) -> Type:
@@ -88,6 +88,40 @@ def scatter_set_reference(base: Any, *indices_and_updates: Any, axes: tuple[int,
     return result
 
 
+def slice_set_type(base: Type, *indices_and_updates: Type, axes: tuple[int, ...], starts: tuple[Dim, ...], steps: tuple[int, ...],
+                   dims: tuple[Dim, ...]) -> Type:
+    """That of the base; one start, step and length for every axis that has no index."""
+    *indices, updates = indices_and_updates
+    check_axes(axes, base.rank)
+    rest = base.rank - len(axes)
+    if len(indices) != len(axes) or any(i != Type(DType.i64) for i in indices):
+        raise ShapeError(f"axes {axes} of {base} are indexed by {', '.join(map(str, indices))}")
+    if not len(starts) == len(steps) == len(dims) == rest or 0 in steps:
+        raise ShapeError(f"starts {starts} and steps {steps} do not fit {base}")
+    if updates.dtype is not base.dtype or updates.dims and updates.dims != dims:
+        raise ShapeError(f"{updates} is written into places of shape ({', '.join(map(str, dims))}) of {base}")
+    return base
+
+
+def slice_set_reference(base: Any, *indices_and_updates: Any, axes: tuple[int, ...], starts: tuple[int, ...],
+                        steps: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    """A copy of the base with y[i, start + step * j] = updates[j], where i are the indices of `axes`."""
+    *indices, updates = indices_and_updates
+    result = np.array(base)
+    view = indexed_first(result, axes)
+    where = tuple(map(strided, starts, steps, dims, view.shape[len(axes):]))
+    view[(*map(int, indices), *where)] = updates
+    return result
+
+
+def slice_set_read(ct: Operand, base: Operand, *indices_and_updates: Operand, axes: tuple[int, ...], starts: tuple[Dim, ...],
+                   steps: tuple[int, ...], dims: tuple[Dim, ...]) -> Operand:
+    """The cotangent of slice_set's updates: what arrives at their places."""
+    row = gather(ct, *indices_and_updates[:-1], axes=axes) if axes else ct
+    result: Operand = slice_(row, starts=starts, steps=steps, dims=dims) if dims else row
+    return result
+
+
 def last_written(ct: Operand, base: Operand, *indices_and_updates: Operand, axes: tuple[int, ...]) -> Operand:
     """The cotangent of scatter_set's updates: what arrives at their places, and 0 for all but the last at a place."""
     indices = indices_and_updates[:-1]
@@ -115,3 +149,9 @@ scatter_set: Op = linear("scatter_set", scatter_set_reference, scatter_type,
                          {0: lambda ct, base, *rest, axes: scatter_set(ct, *rest[:-1], number(0.0, ct), axes=axes),
                           -1: last_written},
                          joint=True, masking=True)
+# y = base with y[i, start + step * j] = updates[j]: `axes` of the base have an index of rank 0 each (wrapped), every other axis
+# a start, a step and a length. What a store into a basic index is, except where whole rows are written (scatter_set).
+slice_set: Op = linear("slice_set", slice_set_reference, slice_set_type,
+                       {0: lambda ct, base, *rest, **places: slice_set(ct, *rest[:-1], number(0.0, ct), **places),
+                        -1: slice_set_read},
+                       joint=True, masking=True)
