@@ -1,0 +1,242 @@
+"""raise_loops: turns loops whose turns are independent into array operations, inner loops first.
+
+Needs: verified IR, not differentiated. Leaves: a `for` only where a turn needs what an earlier one computed, where the
+number of turns is not a size (triangular loops `for j in range(i)`, `while`), or where the body holds what has no batched
+form. Sums are reassociated. So a program written with loops and the same program written with NumPy become one graph.
+
+What a loop carries is of one of these kinds; a loop is raised for the carried values that are not serial (the others
+stay in a loop of their own, if that one does not need the raised ones):
+
+    invariant    yielded as it came
+    counter      c + constant: affine in the index
+    sum          c + f(i), and products, maxima, minima, and, or; also at places: a[k] += f(i)
+    rows         an array of which turn i reads and writes only the part at index i + constant along one axis
+    last         a value that only the last turn leaves behind
+    serial       anything else
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..ir.analysis import all_values, renamed, use_counts
+from ..ir.core import Block, Function, Guard, Literal, Operand, Operation, Value
+from ..ir.dims import Dim
+from ..ir.fold import FoldingBuilder
+from ..ir.rebuild import resolve_sizes
+from ..ir.sizes import Sizes
+from ..ir.types import DType, Type
+from .batch import NotBatchable
+from .dce import dce
+from .hoist import CAN_RAISE
+from .promote import promote
+from .ranges import ONE, ZERO, Ranges, index_symbol, index_symbols
+from .rewrite import TEMPORARY
+from .turns import LoopRaiser
+
+
+def raise_loops(function: Function, hints: Mapping[str, int] | None = None) -> Function:
+    """The function with independent turns done at once. `hints`: the sizes of the call it was captured from; relations of
+    sizes that hold in that call may then be assumed, as guards."""
+    if not any(operation.regions for operation in function.body.operations):
+        return function
+    return Raiser(function, hints).run()
+
+
+def known_sizes(function: Function, hints: Mapping[str, int]) -> Sizes:
+    """Relations of sizes as they are in one call."""
+    sizes = Sizes()
+    for symbol, size in function.sizes.items():
+        sizes.symbol(symbol, hints[symbol], integer=size.axis is None)
+    return sizes
+
+
+class Raiser(FoldingBuilder):
+    """Rebuilds a function with its loops raised."""
+
+    def __init__(self, function: Function, hints: Mapping[str, int] | None) -> None:
+        sizes = known_sizes(function, hints) if hints is not None else None
+        self.ranges = Ranges(function, sizes)
+        super().__init__(function, sizes)
+        self.function = function
+        self.uses = use_counts(function)
+        self.values: dict[Value, Operand] = {}
+        self.definitions: dict[Value, Operation] = {}
+        self.wishes: dict[Value, str] = {}
+
+    def run(self) -> Function:
+        """The rewritten function."""
+        with self:
+            body = self.rewrite_block(self.function.body)
+        old = self.function
+        result = resolve_sizes(Function(old.name, body, old.sizes, old.guards), self.sizes)
+        return with_names(with_size_guards(result, self.sizes), {v.name: name for v, name in self.wishes.items()})
+
+    # ------------------------------------------------------------------------------------------------ blocks
+    def rewrite_block(self, block: Block) -> Block:
+        """A block with its loops raised."""
+        with self.region() as out:
+            self.blocks[-1][0].extend(block.arguments)
+            for operation in block.operations:
+                self.rewrite(operation)
+            out.extend(self.new(x) for x in block.yields)
+        result: Block = out[0]
+        return result
+
+    def new(self, x: Operand) -> Operand:
+        """What an operand of the old function is now."""
+        while isinstance(x, Value) and x in self.values:
+            x = self.values[x]
+        return x
+
+    def append(self, operation: Operation) -> None:
+        """Append a finished operation and take note of what it defines."""
+        for result in operation.results:
+            self.definitions[result] = operation
+        self.ranges.define(operation)
+        super().append(operation)
+
+    def rewrite(self, operation: Operation) -> None:
+        """Emit an operation of the old function."""
+        self.location = self.ranges.location = operation.location
+        operands = tuple(map(self.new, operation.operands))
+        if operation.op == "for":
+            self.rewrite_loop(operation, operands)
+            return
+        regions = tuple(self.rewrite_block(r) for r in operation.regions)
+        self.location = self.ranges.location = operation.location
+        if operation.op == "wrap_index" and self.wrapped(operation, operands[0]):
+            return
+        self.append(Operation(operation.op, operands, operation.results, operation.attributes, regions, operation.location))
+
+    def wrapped(self, operation: Operation, index: Operand) -> bool:
+        """Replace an index that is on its axis (or always counted from the end of it) by its place."""
+        form = self.ranges.dim(index)
+        extremes = None if form is None else self.ranges.extremes(form)
+        if extremes is None:
+            return False
+        low, high = extremes
+        length: Dim = operation.attributes["dim"]
+        for shift in (ZERO, length):
+            with self.ranges.tentative() as keep:
+                if self.ranges.within(low + shift, high + shift, length):
+                    keep.append(True)
+            if keep:
+                place = index if shift == ZERO else self.emit("add", (index, self.integer(shift)))
+                self.values[operation.result] = place
+                return True
+        return False
+
+    def integer(self, dim: Dim) -> Operand:
+        """A polynomial in sizes and loop indices as a value."""
+        dim = self.sizes.resolve(dim)
+        if dim.constant is not None:
+            return Literal(dim.constant, DType.i64)
+        symbols = index_symbols(dim)
+        if not symbols:
+            size: Operand = self.emit("size", (), {"dim": dim})
+            return size
+        parts = self.ranges.linear(dim, symbols[-1])
+        if parts is None:
+            raise NotBatchable("an index that is not linear")
+        rest, factor = parts
+        index: Operand = self.ranges.indices[symbols[-1]][0]
+        term = index if factor == ONE else self.emit("mul", (index, self.integer(factor)))
+        result: Operand = term if rest == ZERO else self.emit("add", (term, self.integer(rest)))
+        return result
+
+    # ------------------------------------------------------------------------------------------------ loops
+    def rewrite_loop(self, operation: Operation, operands: tuple[Operand, ...]) -> None:
+        """Emit a loop: its inner loops raised, then raised itself if it can be, else as it is."""
+        index, *arguments = operation.regions[0].arguments
+        low, high = self.ranges.dim(operands[0]), self.ranges.dim(operands[1])
+        with self.ranges.loop(index, low, high):
+            self.count(operation, operands, arguments, low)
+            body = self.rewrite_block(operation.regions[0])
+            self.location = self.ranges.location = operation.location
+        loop = Operation("for", operands, operation.results, operation.attributes, (body,), operation.location)
+        loop = self.hoisted(loop, low, high)
+        loop, finish = promote(self, loop)
+        results = None if low is None or high is None else self.raised(loop, low, high)
+        if results is None:
+            self.append(loop)
+            results = loop.results
+        self.location = self.ranges.location = operation.location
+        for old, new in zip(operation.results, finish(results), strict=True):
+            if new is not old:
+                self.values[old] = new
+            if isinstance(new, Value):
+                self.wishes.setdefault(new, old.name)
+
+    def raised(self, loop: Operation, low: Dim, high: Dim) -> tuple[Operand, ...] | None:
+        """Emit a loop as array operations; its results, None where that cannot be."""
+        index = loop.regions[0].arguments[0]
+        mark = len(self.blocks[-1][1])
+        with self.ranges.tentative() as keep, self.ranges.loop(index, low, high):
+            try:
+                results = LoopRaiser(self, loop, low, high).run()
+                keep.append(True)
+                return results
+            except NotBatchable:
+                del self.blocks[-1][1][mark:]
+                return None
+
+    def hoisted(self, loop: Operation, low: Dim | None, high: Dim | None) -> Operation:
+        """The loop after what is the same at every turn was emitted in front of it."""
+        (body,) = loop.regions
+        inside: set[Operand] = set(body.arguments)
+        rest: list[Operation] = []
+        for o in body.operations:
+            depends = o.regions or any(x in inside for x in o.operands) or (
+                o.op in CAN_RAISE and not (low is not None and high is not None and self.ranges.at_least(high, low + 1)))
+            if depends:
+                inside.update(o.results)
+                rest.append(o)
+            else:
+                self.append(o)
+        return Operation("for", loop.operands, loop.results, loop.attributes, (Block(body.arguments, tuple(rest), body.yields),),
+                         loop.location)
+
+    def count(self, operation: Operation, operands: Sequence[Operand], arguments: Sequence[Value], low: Dim | None) -> None:
+        """Take note of the carried integers that grow by the same step at each turn."""
+        body = operation.regions[0]
+        for argument, initial, following in zip(arguments, operands[2:], body.yields, strict=True):
+            start, step = self.ranges.dim(initial), step_of(argument, following, body)
+            if start is not None and step is not None and low is not None:
+                index = Dim.symbol(index_symbol(body.arguments[0]))
+                self.ranges.known[argument] = start + (index - low) * step
+
+
+def step_of(argument: Value, following: Operand, body: Block) -> int | None:
+    """The constant that a counter grows by."""
+    made = next((o for o in body.operations if following in o.results), None)
+    if argument.type != Type(DType.i64) or made is None or made.op not in ("add", "sub") or argument not in made.operands:
+        return None
+    others = [x for x in made.operands if x is not argument]
+    if len(others) != 1 or not isinstance(others[0], Literal) or made.op == "sub" and made.operands[0] is not argument:
+        return None
+    step = int(others[0].value.real)
+    return step if made.op == "add" else -step
+
+
+def with_size_guards(function: Function, sizes: Sizes) -> Function:
+    """The function with guards for integer arguments that were found equal to something else, and without sizes that are
+    no longer read."""
+    guards = list(function.guards)
+    for symbol, size in function.sizes.items():
+        if symbol in sizes.replaced and size.axis is None:
+            guards.append(Guard(Dim.symbol(symbol), "==", sizes.resolve(Dim.symbol(symbol))))
+    kept = {s: size for s, size in function.sizes.items() if s not in sizes.replaced or size.axis is None}
+    return Function(function.name, function.body, kept, tuple(guards))
+
+
+def with_names(function: Function, wishes: Mapping[str, str]) -> Function:
+    """Temporaries take over the names of the values that they stand for, where those are gone."""
+    taken = {v.name for v in all_values(dce(function))}
+    names: dict[Value, str] = {}
+    for value in all_values(dce(function)):
+        name = wishes.get(value.name)
+        if name is not None and name not in taken and TEMPORARY.match(value.name) and not TEMPORARY.match(name):
+            names[value] = name
+            taken.add(name)
+    return renamed(dce(function), names)
