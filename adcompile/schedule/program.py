@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..ir.analysis import all_values
 from ..ir.core import Function, Literal, Value
+from ..ir.dims import Dim
 from ..ir.loops import (
     Accumulate,
     Apply,
@@ -15,12 +16,10 @@ from ..ir.loops import (
     Expr,
     Fill,
     For,
-    If,
     Interface,
     Load,
     Number,
     Program,
-    Raise,
     Section,
     SizeOf,
     Store,
@@ -29,8 +28,10 @@ from ..ir.loops import (
 from ..ir.loops import Statement as LoopStatement
 from ..ir.types import DType, Type
 from .axes import AxisClasses
+from .checks import Checks, settled
 from .index import (
     ONE,
+    ZERO,
     Affine,
     Axis,
     Index,
@@ -48,6 +49,7 @@ from .names import LOOP_NAMES, SIZE_NAMES, Names
 from .nest import Leaf, Loop, Nest, Node, leaves
 from .polish import INSTANCE, is_unnamed, polish
 
+FEW_LETTERS = 3             # loops of other lengths share names from here on
 
 @dataclass(eq=False)
 class Frame:
@@ -77,7 +79,7 @@ class Writer:
     """Writes the program of one function."""
 
     def __init__(self, function: Function, interface: Interface) -> None:
-        self.function, self.interface = function, interface
+        self.function, self.interface = settled(function), interface
         self.lowering = Lowering(function, interface).run()
         AxisClasses(self.lowering).run()
         self.nest = Nest(self.lowering)
@@ -144,13 +146,29 @@ class Writer:
         return list(dict.fromkeys([s for s in first if s in self.function.sizes] + list(self.function.sizes)))
 
     def name_loops(self, nodes: list[Node]) -> None:
-        """One name per axis, in the order in which loops open."""
+        """A name for every axis, in the order in which loops open: loops of one length share it unless they are nested."""
+        together: dict[Axis, set[Axis]] = defaultdict(set)
+        for _, path in leaves(nodes):
+            for loop in path:
+                together[loop.axis] |= {other.axis for other in path}
         used = {v.name for v in all_values(self.function)}
-        for node in nodes:
-            if isinstance(node, Loop):
-                if node.axis not in self.loop_names:
-                    self.loop_names[node.axis] = self.names.first_free([*(n for n in LOOP_NAMES if n not in used), "index"])
-                self.name_loops(node.body)
+        self.letters = {name: None for name in LOOP_NAMES if name not in used and name not in self.names.taken}
+        self.given: dict[str, Dim] = {}
+        for _, path in leaves(nodes):
+            for loop in path:
+                if loop.axis not in self.loop_names and loop.axis.length != ONE:
+                    near = {self.loop_names[a] for a in together[loop.axis] if a in self.loop_names}
+                    self.loop_names[loop.axis] = self.loop_name(loop.axis.length, near)
+
+    def loop_name(self, length: Dim, near: set[str]) -> str:
+        """A name for a loop that is not among the names of loops around or inside it."""
+        same = [name for name, other in self.given.items() if other == length and name not in near]
+        others = [name for name in self.given if name not in near]
+        if same or others and len(self.given) >= FEW_LETTERS:
+            return (same or others)[0]
+        name = self.names.first_free([*self.letters, "index"])
+        self.given[name] = length
+        return name
 
     # ------------------------------------------------------------------------------------------------ storage
     def place_values(self) -> None:
@@ -227,7 +245,7 @@ class Writer:
                 self.name_storage(self.storage[home])
             storage.array = storage.array or (self.storage[home].array if home is not value else self.new_array(storage, wish))
         if not storage.gathered:
-            letters = "".join(self.loop_names[a] for a in storage.kept)
+            letters = "".join(self.loop_names.get(a, "") for a in storage.kept)
             storage.local = storage.local or self.names.fresh(f"{wish}_{letters}" if letters else wish)
             accumulates = storage.definition.start is not None
             wide = accumulates and value.type.dtype is DType.f32 and storage.definition.statements[0].kind in "+-*"
@@ -276,30 +294,15 @@ class Writer:
 
     def checks(self) -> list[LoopStatement]:
         """What the kernel assumes about its arguments."""
-        found: list[LoopStatement] = []
-        for k, (name, type) in enumerate((*self.parameters, *self.gradients)):
-            for axis, dim in enumerate(type.dims):
-                home = self.function.sizes.get(dim.bare_symbol or "")
-                if home is not None and (home.parameter, home.axis) == (k, axis):
-                    continue
-                shape = f"{name}.shape[{axis}]"
-                found.append(If(Apply(f"{shape} != {{0}}", (SizeOf(dim),)), (Raise("ValueError", f"{shape} is not {self.dim_text(dim)}"),)))
-        for guard in self.function.guards:
-            text = f"this kernel is for {self.dim_text(guard.left)} {guard.relation} {self.dim_text(guard.right)}"
-            condition = Apply(f"not {{0}} {guard.relation} {{1}}", (SizeOf(guard.left), SizeOf(guard.right)))
-            found.append(If(condition, (Raise("ValueError", text),)))
-        for dim, text in dict.fromkeys(self.lowering.checks):
+        checks = Checks(self.function, self.parameters)
+        checks.arguments()
+        checks.buffers(self.gradients, self.interface.gradients)
+        empty: dict[Dim, str] = {}
+        for dim, text in self.lowering.checks:
             if dim.constant is None or dim.constant == 0:
-                found.append(If(Apply("{0} == 0", (SizeOf(dim),)), (Raise("ValueError", text),)))
-        return found
-
-    def dim_text(self, dim: object) -> str:
-        """A size in the user's terms: `X.shape[1]`."""
-        text = str(dim)
-        for symbol, size in sorted(self.function.sizes.items(), key=lambda item: -len(item[0])):
-            if size.axis is not None:
-                text = text.replace(symbol, f"{self.function.params[size.parameter].name}.shape[{size.axis}]")
-        return text
+                empty.setdefault(dim, text)
+        checks.sizes(empty)
+        return list(checks.found)
 
     def write(self, nodes: list[Node]) -> None:
         """Write nodes into the innermost open frame."""
@@ -321,15 +324,25 @@ class Writer:
                 self.complete(storage)
 
     def headings(self, nodes: list[Node]) -> list[str]:
-        """Per top-level node, the section it belongs to: that of its loop, or for scalars that of the next loop (or the last)."""
-        found: list[str] = []
+        """Per top-level node, the section it belongs to. Scalars belong to the loop before or behind them: to that one whose
+        section is theirs, and otherwise forward ones to the loop before, backward ones to the loop behind."""
+        own = []
         for node in nodes:
             forward = {leaf.statement.forward for leaf, _ in leaves([node])}
-            text = "forward and backward in one pass" if len(forward) == 2 else "forward" if True in forward else "backward"
-            found.append(text if isinstance(node, Loop) or not any(isinstance(n, Loop) for n in nodes) else "")
-        for order in (range(len(found) - 2, -1, -1), range(1, len(found))):
-            for k in order:
-                found[k] = found[k] or found[k + 1 if order.step < 0 else k - 1]
+            own.append("forward and backward in one pass" if len(forward) == 2 else "forward" if True in forward else "backward")
+        loops = [k for k, node in enumerate(nodes) if isinstance(node, Loop)]
+        if not loops:
+            return [text if "backward" not in own[:k] else "backward" for k, text in enumerate(own)]
+        found = []
+        turned = False                              # a backward scalar came since the last loop
+        for k, node in enumerate(nodes):
+            behind = next((own[i] for i in loops if i >= k), None)
+            before = next((own[i] for i in reversed(loops) if i < k), None)
+            turned = not isinstance(node, Loop) and (turned or own[k] == "backward")
+            if isinstance(node, Loop) or not before or not behind:
+                found.append(own[k] if isinstance(node, Loop) else before or behind or "")
+            else:
+                found.append(behind if turned else before)
         return found
 
     def loop(self, node: Loop) -> None:
@@ -337,7 +350,10 @@ class Writer:
         self.frames.append(frame)
         self.write(node.body)
         self.frames.pop()
-        self.out(For(self.loop_names[node.axis], SizeOf(node.axis.length), tuple(frame.out)))
+        if node.axis.length == ONE:
+            self.frames[-1].out += frame.out
+        else:
+            self.out(For(self.loop_names[node.axis], SizeOf(node.axis.length), tuple(frame.out)))
 
     def start(self, storage: Storage) -> None:
         """Set an accumulation to its start."""
@@ -354,11 +370,13 @@ class Writer:
             self.out(Fill(storage.array, start))
             return
         for a in closed:
-            self.loop_names.setdefault(a, self.names.first_free([*LOOP_NAMES, "index"]))
-        index = tuple(Var(self.loop_names[a]) for a in storage.kept)
-        statement: LoopStatement = Store(storage.array, index, start)
+            if a not in self.loop_names and a.length != ONE:
+                near = {self.loop_names[b] for b in (*opened, *storage.kept) if b in self.loop_names}
+                self.loop_names[a] = self.loop_name(a.length, near)
+        statement: LoopStatement = Store(storage.array, tuple(map(self.index, storage.kept)), start)
         for a in reversed(closed):
-            statement = For(self.loop_names[a], SizeOf(a.length), (statement,))
+            if a.length != ONE:
+                statement = For(self.loop_names[a], SizeOf(a.length), (statement,))
         self.out(statement)
 
     def complete(self, storage: Storage) -> None:
@@ -370,7 +388,7 @@ class Writer:
         if storage.accumulator != storage.local:
             self.out(Assign(storage.local, rounded(Var(storage.accumulator), definition.value.type.dtype)))
         if storage.kept:
-            self.out(Store(storage.array, tuple(Var(self.loop_names[a]) for a in storage.kept), Var(storage.local)))
+            self.out(Store(storage.array, tuple(map(self.index, storage.kept)), Var(storage.local)))
 
     def leaf(self, s: Statement) -> None:
         """Write one statement."""
@@ -388,7 +406,7 @@ class Writer:
         elif s.kind == "=":
             self.out(Assign(storage.local, expr, s.location, keep=is_users(s.target.name)))
             if storage.kept and storage.definition.start is None:
-                self.out(Store(storage.array, tuple(Var(self.loop_names[a]) for a in storage.kept), Var(storage.local), s.location))
+                self.out(Store(storage.array, tuple(map(self.index, storage.kept)), Var(storage.local), s.location))
         else:
             self.out(Accumulate(Var(storage.accumulator), s.kind, expr, s.location))
 
@@ -464,7 +482,7 @@ class Writer:
     def index(self, index: Index) -> Expr:
         """An index as an expression."""
         if isinstance(index, Axis):
-            return Var(self.loop_names[index])
+            return Var(self.loop_names[index]) if index.length != ONE else SizeOf(ZERO)
         if isinstance(index, Lookup):
             return self.operand(index.read)
         if isinstance(index, Affine):
@@ -473,17 +491,18 @@ class Writer:
 
     def affine(self, index: Affine) -> Expr:
         expr: Expr | None = None
-        negative = [t for t in index.terms if t[1].constant is not None and t[1].constant < 0]
-        if not index.terms or index.offset.terms and negative and len(negative) == len(index.terms):
+        terms = [(i, c) for i, c in index.terms if not (isinstance(i, Axis) and i.length == ONE)]
+        negative = [t for t in terms if t[1].constant is not None and t[1].constant < 0]
+        if not terms or index.offset.terms and negative and len(negative) == len(terms):
             expr = SizeOf(index.offset)
-        for i, c in index.terms:
+        for i, c in terms:
             below = (i, c) in negative
             factor = -c if below else c
             term = self.index(i) if factor == ONE else Apply("{0} * {1}", (SizeOf(factor), self.index(i)))
             expr = Apply("-{0}" if below else "{0}", (term,)) if expr is None else Apply("{0} - {1}" if below else "{0} + {1}", (expr, term))
             expr = expr.operands[0] if isinstance(expr, Apply) and expr.code == "{0}" else expr
         assert expr is not None
-        if index.offset.terms and not isinstance(expr, SizeOf) and not (negative and len(negative) == len(index.terms)):
+        if index.offset.terms and not isinstance(expr, SizeOf) and not (negative and len(negative) == len(terms)):
             constant = index.offset.constant
             below = constant is not None and constant < 0
             expr = Apply("{0} - {1}" if below else "{0} + {1}", (expr, SizeOf(-index.offset if below else index.offset)))
