@@ -135,7 +135,7 @@ class Lowering:
         """Lower everything."""
         self.results = {r for r in self.function.results if isinstance(r, Value)}
         for op in reversed(self.operations):
-            if op.op in ("add", "sub", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
+            if op.op in ("add", "sub", "neg", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
                 self.merge_sum(op)
         self.compared = self.find_compared()
         self.widened = read_over_more_axes(self.function)
@@ -227,7 +227,8 @@ class Lowering:
         self.collect(op, "+", leaves, inner)
         accumulated = [v for v, _ in leaves if isinstance(v, Value) and self.accumulates(v, op.result)]
         scattered = any(self.maker[v].op in ("pad", "scatter_add") for v in accumulated)
-        if not (scattered or len(accumulated) > 1) or not op.result.type.dims:
+        enough = scattered or len(accumulated) > (op.op != "neg")           # -(sum of products): subtract instead of adding
+        if not enough or not op.result.type.dims:
             return
         self.merged.update(inner)
         self.parts.update({v: (op.result, sign) for v, sign in leaves if isinstance(v, Value) and v in accumulated})
@@ -235,10 +236,10 @@ class Lowering:
 
     def collect(self, op: Operation, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:
         """The terms of a sum, with signs; `inner` gets the sums inside it."""
-        self.collect_operand(op.operands[0], sign, leaves, inner)
+        self.collect_operand(op.operands[0], sign if op.op != "neg" else opposite(sign), leaves, inner)
         if op.op == "scatter_add":
             leaves.append((op.result, sign))
-        else:
+        elif op.op != "neg":
             self.collect_operand(op.operands[1], sign if op.op == "add" else opposite(sign), leaves, inner)
 
     def collect_operand(self, operand: GraphOperand, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:
