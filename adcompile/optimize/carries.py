@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.analysis import operands_in
+from ..ir.analysis import live_operations, operands_in
 from ..ir.builder import Builder
 from ..ir.core import Block, Operand, Operation, Value
 from ..ir.op import TABLE
@@ -251,7 +251,7 @@ def with_additions(b: Builder, block: Block) -> Block:
             values[operation.result] = b.emit("scatter_add", (*o.operands[:-1], new), o.attributes)
         out.extend(values.get(x, x) if isinstance(x, Value) else x for x in block.yields)
     result: Block = out[0]
-    return result
+    return Block(result.arguments, tuple(live_operations(result.operations, result.yields)), result.yields)
 
 
 def addition(body: Body, o: Operation) -> tuple[Operand, bool] | None:

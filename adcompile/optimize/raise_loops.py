@@ -44,10 +44,11 @@ def raise_loops(function: Function, hints: Mapping[str, int] | None = None) -> F
 
 
 def known_sizes(function: Function, hints: Mapping[str, int]) -> Sizes:
-    """Relations of sizes as they are in one call."""
+    """The sizes of one call; for those that `hints` lacks, nothing is assumed."""
     sizes = Sizes()
     for symbol, size in function.sizes.items():
-        sizes.symbol(symbol, hints[symbol], integer=size.axis is None)
+        if symbol in hints:
+            sizes.symbol(symbol, hints[symbol], integer=size.axis is None)
     return sizes
 
 
