@@ -16,6 +16,7 @@ from ..ir.dims import Dim
 from ..ir.loops import (
     Accumulate,
     Assign,
+    Break,
     Expr,
     Fill,
     For,
@@ -24,6 +25,7 @@ from ..ir.loops import (
     Number,
     Program,
     Raise,
+    Rename,
     Section,
     SizeOf,
     Statement,
@@ -153,16 +155,25 @@ class Printer:
         if isinstance(s, Section):
             return [f"{pad}# {s.text}"]
         if isinstance(s, For):
-            return [f"{pad}for {s.index} in range({self.expr(s.stop)}):", *self.block(s.body, depth + 1)]
+            return [f"{pad}for {s.index} in range({self.bounds(s)}):", *self.block(s.body, depth + 1)]
         if isinstance(s, While):
             return [f"{pad}while {self.expr(s.condition)}:", *self.block(s.body, depth + 1)]
         if isinstance(s, If):
             orelse = [f"{pad}else:", *self.block(s.orelse, depth + 1)] if s.orelse else []
             return [f"{pad}if {self.expr(s.condition)}:", *self.block(s.body, depth + 1), *orelse]
+        if isinstance(s, Break):
+            return [f"{pad}break"]
+        if isinstance(s, Rename):
+            return [f"{pad}{', '.join(s.arrays)} = {', '.join(s.others)}"]
         if isinstance(s, Raise):
             return [f"{pad}raise {s.exception}({s.text!r})".replace("('", '("').replace("')", '")')]
         setup = isinstance(s, Assign) and not depth and not s.keep and self.has_loops
         return self.commented(pad + self.simple(s), None if setup else getattr(s, "location", None), pad)
+
+    def bounds(self, s: For) -> str:
+        """The arguments of `range`."""
+        bounds = [*([] if s.start is None else [s.start]), s.stop]
+        return ", ".join([*map(self.expr, bounds), *([str(s.step)] if s.step != 1 else [])])
 
     def block(self, body: tuple[Statement, ...], depth: int) -> list[str]:
         return [line for s in body for line in self.statement(s, depth)] or ["    " * depth + "pass"]
@@ -170,10 +181,9 @@ class Printer:
     def simple(self, s: Statement) -> str:
         if isinstance(s, Assign):
             return f"{s.name} = {self.expr(s.expr)}"
-        if isinstance(s, Store):
-            return f"{self.element(s.array, s.index)} = {self.expr(s.expr)}"
-        if isinstance(s, Fill):
-            return f"{s.array}[:] = {self.expr(s.expr)}"
+        if isinstance(s, (Store, Fill)):            # the array's dtype is that of the number
+            value = number_text(s.expr.value) if isinstance(s.expr, Number) else self.expr(s.expr)
+            return f"{self.element(s.array, s.index) if isinstance(s, Store) else s.array + '[:]'} = {value}"
         assert isinstance(s, Accumulate)
         target = s.target.name if isinstance(s.target, Var) else self.element(s.target.array, s.target.index)
         value = self.expr(s.expr)
@@ -189,7 +199,8 @@ class Printer:
         if location is None or (location.file, location.line) in self.shown or not location.source:
             return [line]
         self.shown.add((location.file, location.line))
-        comment = f"# {location.source}"
+        room = LINE - len(pad) - 2
+        comment = f"# {location.source if len(location.source) <= room else shortened(location.source, room)}"
         return [f"{line}  {comment}"] if len(line) + len(comment) + 2 <= LINE - 4 else [f"{pad}{comment}", line]
 
     # ------------------------------------------------------------------------------------------------ expressions
@@ -216,6 +227,11 @@ class Printer:
     def dim(self, dim: Dim) -> str:
         """A size in the kernel's names."""
         return ast.unparse(ast.parse(str(dim.substitute(lambda s: Dim.symbol(self.symbols.get(s, s)))), mode="eval").body)
+
+
+def shortened(text: str, room: int) -> str:
+    """The beginning of a text, up to the end of a word."""
+    return text[:room - 4].rsplit(" ", 1)[0] + " ..."
 
 
 def atom(text: str) -> str:

@@ -1,9 +1,9 @@
 """The loop IR: what a schedule is made of, one step before text.
 
     program    = (interface, sizes, checks, buffers, body)
-    statement  = For(index, stop){body} | While(condition){body} | If(condition){body}{orelse}
+    statement  = For(index, stop, start, step){body} | While(condition){body} | If(condition){body}{orelse} | Break
                | Assign(name, expr) | Store(array, index*, expr) | Accumulate(target, operator, expr) | Fill(array, expr)
-               | Alloc(array) | Raise(text) | Section(text)
+               | Rename(array*, array*) | Raise(text) | Section(text)
     expression = Var | Number | Load(array, index*) | Apply(code, expr*)
 
 `Assign` and `Store` overwrite, `Accumulate` adds to what is there. Buffers are allocated once, before everything else.
@@ -118,11 +118,13 @@ class Fill:
 
 @dataclass(frozen=True)
 class For:
-    """`for index in range(stop)`."""
+    """`for index in range(start, stop, step)`; without a start, from 0."""
 
     index: str
     stop: Expr
     body: tuple[Statement, ...]
+    start: Expr | None = None
+    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,19 @@ class If:
 
 
 @dataclass(frozen=True)
+class Break:
+    """`break` out of the innermost loop."""
+
+
+@dataclass(frozen=True)
+class Rename:
+    """`arrays = others`: arrays change names, all at once."""
+
+    arrays: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Raise:
     """`raise exception(text)`."""
 
@@ -157,7 +172,7 @@ class Section:
     text: str
 
 
-Statement = Union[Assign, Store, Accumulate, Fill, For, While, If, Raise, Section]
+Statement = Union[Assign, Store, Accumulate, Fill, Rename, For, While, If, Break, Raise, Section]
 
 
 @dataclass(frozen=True)
@@ -216,7 +231,7 @@ def own_expressions(statement: Statement) -> tuple[Expr, ...]:
         target = statement.target
         return (*(target.index if isinstance(target, Load) else ()), statement.expr)
     if isinstance(statement, For):
-        return (statement.stop,)
+        return (statement.stop,) if statement.start is None else (statement.start, statement.stop)
     if isinstance(statement, (While, If)):
         return (statement.condition,)
     return ()
@@ -247,6 +262,8 @@ def written_arrays(statements: tuple[Statement, ...]) -> set[str]:
             found.add(s.array)
         elif isinstance(s, Accumulate) and isinstance(s.target, Load):
             found.add(s.target.array)
+        elif isinstance(s, Rename):
+            found.update(s.arrays)
     return found
 
 
@@ -292,6 +309,10 @@ def statement_lines(statements: tuple[Statement, ...], depth: int) -> Iterator[s
             yield f"{pad}{expr_text(s.target)} {s.operator}= {outer_text(s.expr)}"
         elif isinstance(s, Raise):
             yield f"{pad}raise {s.exception}"
+        elif isinstance(s, Break):
+            yield f"{pad}break"
+        elif isinstance(s, Rename):
+            yield f"{pad}{', '.join(s.arrays)} = {', '.join(s.others)}"
         else:
             yield pad + header_text(s)
             yield from statement_lines(bodies(s)[0], depth + 1)
@@ -303,7 +324,9 @@ def statement_lines(statements: tuple[Statement, ...], depth: int) -> Iterator[s
 def header_text(s: Statement) -> str:
     if isinstance(s, For):
         fused = [x for x in s.body if not isinstance(x, Section)]
-        return f"for {s.index} in {outer_text(s.stop)}  -- {len(fused)} statement{'s' * (len(fused) != 1)}"
+        start = "" if s.start is None else f"{outer_text(s.start)} to "
+        step = "" if s.step == 1 else f" step {s.step}"
+        return f"for {s.index} in {start}{outer_text(s.stop)}{step}  -- {len(fused)} statement{'s' * (len(fused) != 1)}"
     if isinstance(s, While):
         return f"while {outer_text(s.condition)}"
     assert isinstance(s, If)

@@ -39,6 +39,8 @@ class AxisClasses:
         """Unite along reads of values and writes, in program order, then reads of parameter axes of one length."""
         definitions = self.lowering.definitions
         for s in self.lowering.statements:
+            if s.control is not None:
+                continue
             for read in self.lowering.reads(s):
                 if read.value in definitions:
                     for own, index in zip(definitions[read.value].axes, read.index, strict=True):
@@ -52,7 +54,7 @@ class AxisClasses:
         """Axes that run over parameter axes of one length would share a loop in hand-written code too."""
         seen: dict[object, list[Axis]] = defaultdict(list)
         for s in self.lowering.statements:
-            for read in self.lowering.reads(s):
+            for read in self.lowering.reads(s) if s.control is None else ():
                 if read.value in self.lowering.definitions:
                     continue
                 for index in read.index:

@@ -8,16 +8,17 @@ that cost little are `macro`s: they are computed again wherever they are read, s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UnsupportedOp
-from ..ir.analysis import live_operations, use_counts
-from ..ir.core import ArrayConstant, Function, Literal, Location, Operation, Value
+from ..ir.analysis import free_values, live_operations, operands_in
+from ..ir.core import ArrayConstant, Block, Literal, Location, Operation, Value
 from ..ir.core import Operand as GraphOperand
 from ..ir.dims import Dim
-from ..ir.loops import Interface, SizeOf
+from ..ir.loops import SizeOf
 from ..ir.op import TABLE, Op
 from ..ir.types import DType, Type
 from .index import (
@@ -37,9 +38,12 @@ from .index import (
     substitute_operand,
     weighted_sum,
 )
+from .control import Control, lower_control
+from .inplace import CONTROL, VIEWS, Plan, Planner
 
 MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
 WIDENED_COST = 2.0                  # the same for a value that is read along axes it does not have
+RESHAPED = ("broadcast", "reshape", "transpose", "slice")
 REDUCTIONS = {"reduce_sum": "+", "reduce_prod": "*", "reduce_max": "max", "reduce_min": "min", "reduce_any": "or", "reduce_all": "and"}
 # Python's own functions raise where IEEE arithmetic gives inf or NaN; NumPy's do the same whether compiled or not.
 IEEE = {name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot")}
@@ -66,6 +70,8 @@ class Statement:
     after: tuple[Statement, ...] = ()      # statements that must be complete before, though it does not read them
     beside: tuple[Statement, ...] = ()     # statements that come before it in every iteration of the same loop
     leads: tuple[Statement, ...] = ()      # the statements that it is `beside` of: it waits for what they read
+    overwrites: tuple[Value, ...] = ()     # values whose storage it changes: all their other readers come before
+    control: Control | None = None         # a whole loop or choice
 
 
 @dataclass(eq=False)
@@ -82,69 +88,110 @@ class Definition:
     cost: float = 0.0
     heavy: frozenset[Value] = frozenset()  # the kept values of the same rank that a macro reads
     location: Location | None = None
+    whole: bool = False                    # shares its storage, or is read by a loop: kept over all its axes, in order
 
 
-VIEWS = ("broadcast", "reshape", "transpose", "slice")
-
-
-def read_over_more_axes(function: Function) -> set[Value]:
+def read_over_more_axes(operations: list[Operation]) -> set[Value]:
     """Values that something reads along axes which they do not have: computed anew there, they would be computed more
     often than they have elements."""
     found: set[Value] = set()
-    maker = {r: op for op in function.body.operations for r in op.results}
-    for op in function.body.operations:
-        read: list[Operand] = []
+    maker = {r: op for op in operations for r in op.results}
+    for op in operations:
+        read: list[GraphOperand] = []
         if op.op == "broadcast" and len(op.attributes["axes"]) < len(op.attributes["dims"]):
             read = [op.operands[0]]
         elif op.op == "contract":
             labels = op.attributes["a_labels"], op.attributes["b_labels"]
             read = [x for x, own, other in zip(op.operands, labels, reversed(labels), strict=True) if set(other) - set(own)]
         for x in read:
-            while isinstance(x, Value) and x in maker and maker[x].op in VIEWS:
+            while isinstance(x, Value) and x in maker and maker[x].op in RESHAPED:
                 x = maker[x].operands[0]
             found |= {x} if isinstance(x, Value) else set()
     return found
 
 
 class Lowering:
-    """The statements of a function."""
+    """The statements of one block: a function's body, or a region inside `parent`. `owned`: values from outside that it may
+    overwrite; `homes`: per yield the value whose storage it is to be in."""
 
-    def __init__(self, function: Function, interface: Interface) -> None:
-        self.function, self.interface = function, interface
+    def __init__(self, block: Block, returned: int | None = None, parent: Lowering | None = None, *, owned: Iterable[Value] = (),
+                 homes: Sequence[Value | None] = (), rotating: bool = False) -> None:
+        self.block, self.parent = block, parent
+        self.rotating = rotating                              # results that are arrays may change places by name
+        self.returned = len(block.yields) if returned is None else returned
+        self.owned, self.homes = set(owned), tuple(homes) or (None,) * len(block.yields)
+        self.uses = Counter(x for op in block.operations for x in operands_in(op) if isinstance(x, Value))
+        self.uses.update(x for x in block.yields if isinstance(x, Value))
+        self.arrays: dict[Value, ArrayConstant] = {} if parent is None else parent.arrays
+        self.checks: list[tuple[Dim, str]] = [] if parent is None else parent.checks
+        self.support: dict[str, Any] = {} if parent is None else parent.support
+        self.axis_count = 0
+        self.location: Location | None = None
+        self.forward = parent is None or parent.forward
+        live = live_operations(block.operations, block.yields)
+        self.plan = Plan(live)
+        if parent is not None or any(op.regions for op in live):
+            self.plan = Planner(live, block.yields, self.owned, self.homes).run()
+        self.results = {r for r in block.yields if isinstance(r, Value)}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all that was lowered."""
+        self.operations = self.plan.order
+        self.maker = {r: op for op in self.operations for r in op.results}
+        forward = live_operations(self.operations, self.block.yields[:self.returned])
+        self.forward_operations = set(map(id, forward))
+        self.compared = self.find_compared()
+        self.widened = read_over_more_axes(self.operations)
+        self.required = self.plan.kept | self.read_by_regions()
         self.statements: list[Statement] = []
         self.definitions: dict[Value, Definition] = {}
         self.views: dict[Value, tuple[GraphOperand | Operand, IndexMap]] = {}
-        self.arrays: dict[Value, ArrayConstant] = {}
-        self.axis_count = 0
-        self.checks: list[tuple[Dim, str]] = []
-        self.support: dict[str, Any] = {}
-        self.location: Location | None = None
-        self.forward = True
-        self.uses = use_counts(function)
-        self.widened = read_over_more_axes(self.function)
-        self.operations = live_operations(function.body.operations, function.results)
-        self.maker = {r: op for op in self.operations for r in op.results}
-        forward = live_operations(self.operations, function.results[:interface.returned])
-        self.forward_operations = set(map(id, forward))
+        self.over: dict[Value, Value] = {}                    # results that are in the storage of another value
         self.parts: dict[Value, tuple[Value, str]] = {}       # an accumulation merged into another: (that one, sign)
         self.merged: set[Value] = set()                       # inner sums of such merged accumulations
         self.sums: dict[Value, list[tuple[GraphOperand, str]]] = {}   # such a sum: its terms that are not accumulations
+        self.rotated: set[Value] = set()                      # results of loops that do so
         self.outputs: list[Operand | Value] = []
 
     def run(self) -> Lowering:
-        """Lower everything."""
-        self.results = {r for r in self.function.results if isinstance(r, Value)}
+        """Lower everything. Merged sums read their terms late: where that would be after one is overwritten, nothing is
+        merged; and if something is still out of order, nothing is overwritten."""
+        self.attempt(merging=True)
+        if self.out_of_order():
+            self.begin()
+            self.attempt(merging=False)
+        if self.out_of_order():
+            self.plan = Plan(live_operations(self.block.operations, self.block.yields))
+            self.begin()
+            self.attempt(merging=True)
+        return self
+
+    def attempt(self, merging: bool) -> None:
         for op in reversed(self.operations):
-            if op.op in ("add", "sub", "neg", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
+            if merging and op.op in ("add", "sub", "neg", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
                 self.merge_sum(op)
-        self.compared = self.find_compared()
-        self.widened = read_over_more_axes(self.function)
         for op in self.operations:
-            self.location, self.forward = op.location, id(op) in self.forward_operations
+            self.location = op.location
+            self.forward = id(op) in self.forward_operations if self.parent is None else self.parent.forward
             if not any(r in self.merged for r in op.results):
                 self.lower(op)
         self.lower_results()
-        return self
+
+    def out_of_order(self) -> bool:
+        """Whether something reads a value after it was overwritten."""
+        ends = {v: s.number for s in self.statements for v in s.overwrites}
+        return any(ends.get(read.value, s.number) < s.number for s in self.statements if ends for read in self.reads(s))
+
+    def read_by_regions(self) -> set[Value]:
+        """What loops and choices read, seen through views: it is there in full before they begin."""
+        found: set[Value] = set()
+        for op in self.operations:
+            for x in (v for region in op.regions for v in free_values(region)):
+                while x in self.maker and self.maker[x].op in VIEWS and isinstance(self.maker[x].operands[0], Value):
+                    x = self.maker[x].operands[0]
+                found.add(x)
+        return found
 
     def find_compared(self) -> set[Value]:
         """Values compared for equality or searched for an extremum, seen through views: computed twice, they could round
@@ -167,14 +214,30 @@ class Lowering:
     def read(self, operand: GraphOperand | Operand, index: tuple[Index, ...] = ()) -> Operand:
         """The operand at an index, seen through all views."""
         while isinstance(operand, Value):
-            if operand not in self.views:
-                definition = self.definitions.get(operand)
+            view = self.find_view(operand)
+            if view is None:
+                definition = self.definition(operand)
                 if definition is not None and definition.is_macro and not definition.code:
                     return substitute_operand(definition.operands[0], dict(zip(definition.axes, index, strict=True)))
                 return Read(operand, index)
-            operand, index_map = self.views[operand]
+            operand, index_map = view
             index = index_map(index)
         return operand
+
+    def find_maker(self, value: Value) -> Operation | None:
+        """The operation that makes a value, here or in a block around this one."""
+        found = self.maker.get(value)
+        return self.parent.find_maker(value) if found is None and self.parent is not None else found
+
+    def find_view(self, value: Value) -> tuple[GraphOperand | Operand, IndexMap] | None:
+        """What a value is a view of, here or in a block around this one."""
+        found = self.views.get(value)
+        return self.parent.find_view(value) if found is None and self.parent is not None else found
+
+    def definition(self, value: Value) -> Definition | None:
+        """The definition of a value, here or in a block around this one."""
+        found = self.definitions.get(value)
+        return self.parent.definition(value) if found is None and self.parent is not None else found
 
     def view(self, value: Value, of: GraphOperand | Operand, index_map: IndexMap) -> None:
         self.views[value] = (of, index_map)
@@ -203,7 +266,7 @@ class Lowering:
         for index in operand.index:
             for inner in lookups(index):
                 yield from self.expand(inner)
-        definition = self.definitions.get(operand.value)
+        definition = self.definition(operand.value)
         if definition is None or not definition.is_macro:
             yield operand
             return
@@ -222,6 +285,8 @@ class Lowering:
     # ------------------------------------------------------------------------------------------------ merged sums
     def merge_sum(self, op: Operation) -> None:
         """If a sum adds up several accumulations that nothing else reads, let them all accumulate into its own array."""
+        if op.result in self.plan.over:
+            return
         leaves: list[tuple[GraphOperand, str]] = []
         inner: list[Value] = []
         self.collect(op, "+", leaves, inner)
@@ -244,7 +309,8 @@ class Lowering:
 
     def collect_operand(self, operand: GraphOperand, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:
         made = self.maker.get(operand) if isinstance(operand, Value) else None
-        if made is None or self.uses[made.result] > 1 or made.op not in ("add", "sub", "neg", "scatter_add"):
+        if made is None or made.op not in ("add", "sub", "neg", "scatter_add") or self.uses[made.result] > 1 or \
+                made.result in self.plan.over:
             leaves.append((operand, sign))
             return
         before = len(leaves), len(inner)
@@ -261,7 +327,7 @@ class Lowering:
     def accumulates(self, operand: GraphOperand, root: Value | None = None) -> bool:
         """Whether this is made by adding into an array that nothing but the sum reads."""
         op = self.maker.get(operand) if isinstance(operand, Value) else None
-        if op is None or self.uses[op.result] > 1 and op.result is not root:
+        if op is None or op.op in CONTROL or op.result in self.plan.over or self.uses[op.result] > 1 and op.result is not root:
             return False
         if op.op == "contract":
             return not set(op.attributes["a_labels"] + op.attributes["b_labels"]) <= set(op.attributes["out_labels"])
@@ -290,6 +356,9 @@ class Lowering:
         """Lower one operation."""
         method = getattr(self, f"lower_{op.op}", None)
         row = TABLE[op.op]
+        if op.op in CONTROL:
+            lower_control(self, op)
+            return
         if method is not None:
             method(op)
         elif op.op in REDUCTIONS:
@@ -300,6 +369,45 @@ class Lowering:
             raise UnsupportedOp(f"the operation {op.op!r} cannot be compiled", op.location)
         if op.result in self.sums:
             self.finish_sum(op)
+        if op.result in self.plan.kept:
+            self.keep(op.result)
+
+    def keep(self, value: Value) -> None:
+        """Compute a value where it stands: what it is a view of changes before it is used."""
+        read = self.read(value, self.axes_for(value.type))
+        if isinstance(read, Read) and (read.value not in self.definitions or self.definitions[read.value].is_macro):
+            self.views[value] = (self.copied(value), lambda index: index)
+
+    def copied(self, value: Value, name: str = "") -> Value:
+        """A statement that copies a value, in full."""
+        copy = Value(name or value.name, value.type)
+        axes = self.axes_for(value.type)
+        self.define(copy, axes)
+        self.statement(copy, axes, "=", "{0}", (self.read(value, axes),), axes)
+        return copy
+
+    # ------------------------------------------------------------------------------------------------ shared storage
+    def owns(self, value: Value) -> bool:
+        """Whether a value is in storage that this block may overwrite."""
+        if value in self.owned:
+            return True
+        definition = self.definitions.get(value)
+        return definition is not None and not definition.is_macro and value not in self.views and \
+            tuple(a.length for a in definition.axes) == value.type.dims
+
+    def takes_over(self, result: Value) -> Value | None:
+        """The value whose storage a result takes, if it may."""
+        base = self.plan.over.get(result)
+        return base if base is not None and self.owns(base) else None
+
+    def take_over(self, result: Value, base: Value) -> tuple[Statement, ...]:
+        """Put a result into the storage of another value. Returns what has to be complete before."""
+        self.over[result] = base
+        self.definitions[result].whole = True
+        if base not in self.definitions:
+            return ()
+        self.definitions[base].whole = True
+        return tuple(self.definitions[base].statements)
 
     def finish_sum(self, op: Operation) -> None:
         """The terms of a merged sum that are not accumulations themselves."""
@@ -340,10 +448,14 @@ class Lowering:
                 definition.cost += inner.cost if inner.is_macro and len(inner.axes) >= len(kept) else 0.0
                 heavy |= inner.heavy if inner.is_macro else {x.value} if len(inner.axes) >= len(kept) else set()
         definition.heavy = frozenset(heavy)
-        recomputable = value not in self.results and value not in self.compared
+        recomputable = not {value, result} & (self.results | self.compared | self.required)
         limit = WIDENED_COST if result in self.widened else MACRO_COST
         if kept and recomputable and definition.cost <= limit and len(heavy) <= 1:
             definition.is_macro = True
+            return
+        base = self.takes_over(value)
+        if base is not None and all(r.index == kept for x in operands for r in self.expand(x) if r.value is base):
+            self.statement(value, kept, "=", code, operands, kept, cost, after=self.take_over(value, base), overwrites=(base,))
         else:
             self.statement(value, kept, "=", code, operands, kept, cost)
 
@@ -425,23 +537,63 @@ class Lowering:
 
     def lower_scatter_add(self, op: Operation) -> None:
         base, *indices, updates = op.operands
+        if self.takes_over(op.result) is not None:
+            self.define(op.result)
+            self.scatter(op, op.result, "+", indices, updates, base.type.rank)
+            return
         target, sign = self.accumulate_into(op.result)
-        self.scatter(op, target, sign, tuple(indices), updates, base.type.rank)
+        self.scatter(op, target, sign, indices, updates, base.type.rank)
 
     def lower_scatter_set(self, op: Operation) -> None:
-        base, *indices, updates = op.operands
-        self.define(op.result)
-        axes = self.axes_for(base.type)
-        first = self.statement(op.result, axes, "=", "{0}", (self.read(base, axes),), axes)
-        self.scatter(op, op.result, "=", tuple(indices), updates, base.type.rank, after=(first,))
+        self.begin_update(op)
+        self.scatter(op, op.result, "=", op.operands[1:-1], op.operands[-1], op.operands[0].type.rank)
 
-    def scatter(self, op: Operation, target: Value, kind: str, indices: tuple[GraphOperand, ...], updates: GraphOperand,
-                rank: int, **fields: Any) -> None:
+    def lower_slice_set(self, op: Operation) -> None:
+        self.begin_update(op)
+        base, *indices, updates = op.operands
+        along, axes = op.attributes["axes"], self.axes_for(Type(updates.type.dtype, op.attributes["dims"]))
+        places = zip(axes, op.attributes["starts"], op.attributes["steps"], strict=True)
+        rest = iter([affine(a, Dim.of(step), Dim.of(start)) for a, start, step in places])
+        index = tuple(self.lookup(indices[along.index(k)], ()) if k in along else next(rest) for k in range(base.type.rank))
+        self.update(op, "=", index, updates, axes)
+
+    def begin_update(self, op: Operation) -> None:
+        """Provide the array that an operation changes: the one it may overwrite, or a copy."""
+        base = op.operands[0]
+        if self.takes_over(op.result) is base:
+            self.define(op.result)
+            return
+        axes = self.axes_for(base.type)
+        read = self.read(base, axes)
+        if isinstance(read, Literal):
+            self.define(op.result, start=read)
+        else:
+            self.define(op.result)
+            self.statement(op.result, axes, "=", "{0}", (read,), axes)
+
+    def update(self, op: Operation, kind: str, index: tuple[Index, ...], updates: GraphOperand, axes: tuple[Axis, ...]) -> None:
+        """Write updates into what `begin_update` provided."""
+        base = self.takes_over(op.result)
+        first = tuple(self.definitions[op.result].statements)
+        if base is None:
+            self.statement(op.result, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes, after=first)
+            return
+        read = self.read(updates, axes if updates.type.dims else ())
+        if axes and isinstance(updates, Value) and any(r.value is base and r.index != index for r in self.expand(read)):
+            read = Read(self.copied(updates), axes)
+        first += self.take_over(op.result, base)
+        self.statement(op.result, index, kind, "{0}", (read,), axes, after=first, overwrites=(base,))
+
+    def scatter(self, op: Operation, target: Value, kind: str, indices: Sequence[GraphOperand], updates: GraphOperand, rank: int) -> None:
         base = op.operands[0].type.dims
         lead = next((x.type.dims for x in indices if x.type.dims), ())
         axes = tuple(self.axis(d) for d in (*lead, *(d for k, d in enumerate(base) if k not in op.attributes["axes"])))
-        index = self.gathered_index(op, indices, rank, axes)
-        self.statement(target, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes, **fields)
+        index = self.gathered_index(op, tuple(indices), rank, axes)
+        if target is op.result and target not in self.sums and kind in ("=", "+") and op.result not in self.parts and \
+                (kind == "=" or self.takes_over(op.result) is not None):
+            self.update(op, kind, index, updates, axes)
+        else:
+            self.statement(target, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes)
 
     # ------------------------------------------------------------------------------------------------ reductions
     def lower_reduction(self, op: Operation) -> None:
@@ -530,22 +682,34 @@ class Lowering:
     # ------------------------------------------------------------------------------------------------ results
     def lower_results(self) -> None:
         """Give every array result an array of its own: where it is a view, a parameter or a result already, a copy."""
-        taken: set[Value] = set()
-        for k, result in enumerate(self.function.results):
-            self.location, self.forward = None, k < self.interface.returned
+        taken = {home for y, home in zip(self.block.yields, self.homes, strict=True) if isinstance(y, Value) and self.root(y) is home}
+        for k, (result, home) in enumerate(zip(self.block.yields, self.homes, strict=True)):
+            if self.parent is None:
+                self.location, self.forward = None, k < self.returned
             if not result.type.dims:
                 self.outputs.append(self.read(result))      # type: ignore[arg-type]
                 continue
             assert isinstance(result, Value)
-            definition = self.definitions.get(result)
-            if result in taken or definition is None or definition.is_macro or result in self.views:
-                copy = Value(result.name, result.type)
-                axes = self.axes_for(result.type)
-                self.define(copy, axes)
-                self.statement(copy, axes, "=", "{0}", (self.read(result, axes),), axes)
-                result = copy
-            taken.add(result)
+            if self.root(result) is not home and (self.root(result) in taken or not self.has_own_array(result, k)):
+                result = self.copied(result)
+            taken.add(self.root(result))
             self.outputs.append(result)
+
+    def has_own_array(self, result: Value, k: int) -> bool:
+        """Whether a result is in an array that can be handed on."""
+        root = self.root(result)
+        if root in self.owned:
+            return self.rotating
+        if self.parent is None and k >= self.returned and root in {self.root(r) for r in self.rotated}:
+            return False                                    # the array that a gradient is returned in keeps its name
+        definition = self.definitions.get(result)
+        return definition is not None and not definition.is_macro and result not in self.views
+
+    def root(self, value: Value) -> Value:
+        """The value whose storage this one is in."""
+        while value in self.over:
+            value = self.over[value]
+        return value
 
 
 def opposite(sign: str) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union
 
+from ..ir.core import Value
 from .axes import aligned_axes
-from .index import Axis, axes_of
+from .index import Axis, Index, Read, axes_of
 from .lower import Lowering, Statement
 
 TYPICAL_LENGTH = 30.0               # what an unknown length counts in comparisons of work
@@ -44,6 +45,7 @@ class Nest:
 
     def __init__(self, lowering: Lowering) -> None:
         self.lowering = lowering
+        self.readers = self.find_readers()
         self.dependencies = {s: self.find_dependencies(s) for s in lowering.statements}
         self.accesses = {s: self.find_accesses(s) for s in lowering.statements}
 
@@ -62,11 +64,24 @@ class Nest:
             for maker in definition.statements:
                 found.append((maker, frozenset(maker.axes) if s.running else lined_up & self.written_aligned(maker)))
         found += [(first, frozenset(first.axes)) for first in s.beside]
-        found += [(first, self.written_aligned(s) & self.written_aligned(first)) for first in s.after]
+        found += [(first, same_places(s.index, first.index)) for first in s.after]
+        for value in s.overwrites:
+            found += [(reader, same_places(s.index, read.index)) for reader, read in self.readers.get(value, ()) if reader is not s]
         return found
+
+    def find_readers(self) -> dict[Value, list[tuple[Statement, Read]]]:
+        """Who reads the values that are overwritten."""
+        readers: dict[Value, list[tuple[Statement, Read]]] = {v: [] for s in self.lowering.statements for v in s.overwrites}
+        for s in self.lowering.statements if readers else ():
+            for read in self.lowering.reads(s):
+                if read.value in readers:
+                    readers[read.value].append((s, read))
+        return readers
 
     def written_aligned(self, s: Statement) -> frozenset[Axis]:
         """The axes along which each iteration of a statement writes its own element and no other."""
+        if s.control is not None:
+            return frozenset()
         own = self.lowering.definitions[s.target].axes
         return frozenset(a for a, i in zip(own, s.index, strict=True) if a is i)
 
@@ -74,7 +89,7 @@ class Nest:
         """Per array that lies in memory in a given order: the axes in each of its indices."""
         found = [[set(axes_of(i)) for i in read.index] for read in self.lowering.reads(s)
                  if read.value not in self.lowering.definitions]
-        if s.target in self.lowering.outputs:
+        if s.control is None and (s.target in self.lowering.outputs or self.lowering.definitions[s.target].whole):
             found.append([set(axes_of(i)) for i in s.index])
         return found
 
@@ -173,6 +188,11 @@ class Nest:
                 if axis in axes and any(before & closed for before in access[:k]):
                     return True
         return False
+
+
+def same_places(a: tuple[Index, ...], b: tuple[Index, ...]) -> frozenset[Axis]:
+    """The axes along which two accesses of an array touch the same elements in the same turn only."""
+    return frozenset(i for i, j in zip(a, b, strict=False) if i is j and isinstance(i, Axis))
 
 
 def leaves(nodes: list[Node], path: tuple[Loop, ...] = ()) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:

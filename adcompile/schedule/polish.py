@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,17 +32,20 @@ from ..ir.loops import (
 )
 
 INSTANCE = "__"             # sets off the number of a value that is computed again in several places
+UNNAMED = re.compile(r"t(_\d+)?(_bar|_part|_sofar|_sum|_max|_min)*(_\d+|_[ijklpqrs]{1,3})*(_bar|_part|_sofar|_sum)*(_\d+)?_?")
+ADJOINT = re.compile(r"(t(?:_\d+)?)_bar")
 LONGEST = 80                # characters of an expression that a temporary may be folded into
 
 
 def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[str]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
     """The program with needless temporaries gone and invariant loads in locals."""
+    body = stored_at_once(body)
     reads = count_reads(body, returns)
     writes = Counter(s.name for s in walk(body) if isinstance(s, Assign))
     updated = {s.target.name for s in walk(body) if isinstance(s, Accumulate) and isinstance(s.target, Var)}
     once = {name for name, n in writes.items() if n == 1 and name not in updated}
     body = inline(body, reads, once)
-    body = tuple(map(in_place, (map_statement(s, signed_sum) for s in hoist(body))))
+    body = tuple(signed(in_place(s)) for s in hoist(body))
     return shorten_names(body, returns, taken)
 
 
@@ -49,6 +53,17 @@ def count_reads(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> Count
     """How often each local is read."""
     expressions = [e for s in walk(body) for e in own_expressions(s)] + list(returns)
     return Counter(x.name for e in expressions for x in subexpressions(e) if isinstance(x, Var))
+
+
+def stored_at_once(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Scalar results are stored right behind what completes them."""
+    statements = list(body)
+    for s in body:
+        if isinstance(s, Store) and not s.index and isinstance(s.expr, Var):
+            statements.remove(s)
+            made = [k for k, other in enumerate(statements) if s.expr.name in assigned_names((other,))]
+            statements.insert(made[-1] + 1 if made else len(statements), s)
+    return tuple(statements)
 
 
 # ------------------------------------------------------------------------------------------------ rewriting
@@ -80,7 +95,8 @@ def map_statement(s: Statement, change: Callable[[Expr], Expr], inside: bool = T
 def rebuild(s: For | While | If, parts: tuple[tuple[Statement, ...], ...], change: Callable[[Expr], Expr] = lambda e: e) -> Statement:
     """A compound statement with other bodies."""
     if isinstance(s, For):
-        return For(s.index, map_expr(s.stop, change), parts[0])
+        start = None if s.start is None else map_expr(s.start, change)
+        return For(s.index, map_expr(s.stop, change), parts[0], start, s.step)
     if isinstance(s, While):
         return While(map_expr(s.condition, change), parts[0])
     return If(map_expr(s.condition, change), parts[0], parts[1])
@@ -169,18 +185,52 @@ def hoisted(loop: For) -> list[Statement]:
     if len(set(names.values())) < len(names):
         names = {x: f"{name}_{k}" for k, (x, name) in enumerate(names.items())}
     local = {x: Var(f"{name}_") for x, name in names.items()}
-    body = tuple(map_statement(s, lambda e: local.get(e, e)) for s in loop.body)     # type: ignore[arg-type,call-overload]
-    return [*(Assign(v.name, x) for x, v in local.items()), For(loop.index, loop.stop, body)]
+    body = tuple(map_statement(s, lambda e: local.get(e, e)) for s in loop.body)     # type: ignore[arg-type]
+    return [*(Assign(v.name, x) for x, v in local.items()), replace(loop, body=body)]
 
 
 # ------------------------------------------------------------------------------------------------ in place
+def positive(e: Expr) -> Expr | None:
+    """The expression without its minus, if it starts with one: -x, -2.0, -2.0 * x, x * -y, -2.0 / x."""
+    if isinstance(e, Number) and not isinstance(e.value, (bool, complex)) and e.value < 0:
+        return Number(-e.value, e.dtype)
+    if not isinstance(e, Apply):
+        return None
+    if e.code == "-{0}":
+        return e.operands[0]
+    if e.code in ("{0} * {1}", "{0} / {1}"):
+        first, second = e.operands
+        flipped = positive(first)
+        if flipped is not None:
+            return Apply(e.code, (flipped, second))
+        flipped = positive(second)
+        return None if flipped is None else Apply(e.code, (first, flipped))
+    return None
+
+
 def signed_sum(e: Expr) -> Expr:
-    """`a + -b` as `a - b`, and `a - -b` as `a + b`."""
+    """`a + -b` as `a - b`, `a - -b` as `a + b`, and `-a + b` as `b - a`."""
     if isinstance(e, Apply) and e.code in ("{0} + {1}", "{0} - {1}"):
-        second = e.operands[1]
-        if isinstance(second, Apply) and second.code == "-{0}":
-            return Apply("{0} - {1}" if e.code == "{0} + {1}" else "{0} + {1}", (e.operands[0], second.operands[0]))
+        first, second = e.operands
+        without = positive(second)
+        if without is not None:
+            return Apply("{0} - {1}" if e.code == "{0} + {1}" else "{0} + {1}", (first, without))
+        without = positive(first)
+        if without is not None and e.code == "{0} + {1}":
+            return Apply("{0} - {1}", (second, without))
     return e
+
+
+def signed(s: Statement) -> Statement:
+    """Sums and accumulations without needless signs: `a += -b` as `a -= b`."""
+    if isinstance(s, (For, While, If)):
+        return rebuild(s, tuple(tuple(map(signed, b)) for b in bodies(s)), signed_sum)
+    s = map_statement(s, signed_sum)
+    if isinstance(s, Accumulate) and s.operator in ("+", "-"):
+        without = positive(s.expr)
+        if without is not None:
+            return replace(s, operator="-" if s.operator == "+" else "+", expr=without)
+    return s
 
 
 def in_place(s: Statement) -> Statement:
@@ -211,6 +261,7 @@ def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken:
     if returns and isinstance(returns[0], Var) and returns[0].name in locals_ and is_unnamed(returns[0].name) and "value" not in everything:
         new[returns[0].name] = "value"
         everything.add("value")
+    latest: dict[str, str] = {}                 # what a value's local is called where it was set last
     scopes = scopes_of(body)
     shared: dict[str, list[tuple[int, ...]]] = {}
     for name in locals_:
@@ -218,7 +269,7 @@ def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken:
             continue
         wish = name
         if is_unnamed(name):
-            wish = next(w for w in (f"t{k}" for k in range(1, len(locals_) + len(everything) + 2)) if w not in everything)
+            wish = adjoint_name(name, latest, everything) or next(w for w in (f"t{k}" for k in range(1, len(locals_) + len(everything) + 2)) if w not in everything)
         elif INSTANCE in name:
             wish = name.split(INSTANCE)[0]
             apart = all(not within(scope, other) and not within(other, scope)
@@ -232,6 +283,7 @@ def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken:
             stem = name.rstrip("0123456789").rstrip("_")
             wish = stem if stem not in everything else name
         new[name] = wish
+        latest[name.split(INSTANCE)[0]] = wish
         everything.add(wish)
 
     def change(e: Expr) -> Expr:
@@ -241,8 +293,16 @@ def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken:
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether a local has no name of the user's: t, t_3."""
-    return name.split(INSTANCE)[0].rstrip("0123456789") in ("t", "t_")
+    """Whether a local has no name of the user's: t, t_3, t_3_sum, t_3_bar."""
+    return UNNAMED.fullmatch(name.split(INSTANCE)[0]) is not None
+
+
+def adjoint_name(name: str, latest: dict[str, str], taken: set[str]) -> str | None:
+    """`t3_bar` for the cotangent of the local that is called t3 now."""
+    found = ADJOINT.match(name)
+    primal = latest.get(found[1]) if found else None
+    wish = f"{primal}_bar"
+    return wish if primal and wish not in taken else None
 
 
 def within(inner: tuple[int, ...], outer: tuple[int, ...]) -> bool:

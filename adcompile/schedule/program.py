@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from ..ir.analysis import all_values
@@ -29,6 +31,7 @@ from ..ir.loops import Statement as LoopStatement
 from ..ir.types import DType, Type
 from .axes import AxisClasses
 from .checks import Checks, settled
+from .control import moves, write_control
 from .index import (
     ONE,
     ZERO,
@@ -80,29 +83,75 @@ class Writer:
 
     def __init__(self, function: Function, interface: Interface) -> None:
         self.function, self.interface = settled(function), interface
-        self.lowering = Lowering(function, interface).run()
-        AxisClasses(self.lowering).run()
-        self.nest = Nest(self.lowering)
+        self.parent: Writer | None = None
+        self.base = 0                                       # the frame of this block
+        self.take_up(Lowering(function.body, interface.returned).run(), ())
+        self.name_parameters()
+        self.buffers: list[Buffer] = []
+        self.loop_names: dict[Axis, str] = {}
+        self.frames: list[Frame] = [Frame(None)]
+        self.instances: dict[Value, int] = {}
+
+    def take_up(self, lowering: Lowering, places: Sequence[str]) -> None:
+        """Start on a block. `places`: the names that its results are to be under, if it can make them there."""
+        self.lowering = lowering
+        AxisClasses(lowering).run()
+        self.nest = Nest(lowering)
         self.nodes = self.nest.build()
         self.paths: dict[Statement, tuple[Loop, ...]] = {}
         self.leaf_of: dict[Statement, Leaf] = {}
         for leaf, path in leaves(self.nodes):
             self.paths[leaf.statement], self.leaf_of[leaf.statement] = path, leaf
         self.place_of = {s: k for k, s in enumerate(self.leaf_of)}
-        self.name_parameters()
         self.before: dict[Node, list[Storage]] = defaultdict(list)
         self.behind: dict[Node, list[Storage]] = defaultdict(list)
         self.partial_before: dict[Node, list[tuple[Statement, str]]] = defaultdict(list)
         self.partial_behind: dict[Node, list[tuple[Statement, str]]] = defaultdict(list)
         self.partials: dict[Statement, str] = {}
-        self.buffers: list[Buffer] = []
         self.storage: dict[Value, Storage] = {}
-        self.loop_names: dict[Axis, str] = {}
-        self.frames: list[Frame] = [Frame(None)]
-        self.instances: dict[Value, int] = {}
+        self.wished: dict[Value, str] = {}
+        for place, y, home in zip(places, lowering.block.yields, lowering.homes, strict=False):
+            if isinstance(y, Value) and y in lowering.definitions and y not in lowering.views and home is None:
+                self.wished.setdefault(lowering.root(y), place)
+
+    def inside(self, lowering: Lowering, names: dict[Value, str], places: Sequence[str] = ()) -> Writer:
+        """A writer for a region, which shares all names and the open frames with this one."""
+        child = copy(self)
+        child.parent, child.base = self, len(self.frames)
+        child.take_up(lowering, places)
+        child.scalars = names
+        return child
+
+    def open_block(self) -> Frame:
+        """Write the statements of a region into a frame of its own, which stays open."""
+        self.frames.append(Frame(None))
+        self.name_loops(self.nodes)
+        self.place_values()
+        self.write(self.nodes)
+        return self.frames[-1]
+
+    def block_of(self, places: list[str]) -> tuple[LoopStatement, ...]:
+        """A region's statements, with what it hands on brought to its places."""
+        frame = self.open_block()
+        frame.out += moves(self, places, self.lowering.outputs, self.lowering.rotating)
+        self.frames.pop()
+        return tuple(frame.out)
+
+    def place_name(self, value: Value) -> str:
+        """The name of the local scalar or the array that a value is in."""
+        root = self.lowering.root(value)
+        if root in self.scalars:
+            return self.scalars[root]
+        if root in self.storage:
+            return self.storage[root].array or self.storage[root].local
+        assert self.parent is not None
+        return self.parent.place_name(root)
 
     def run(self) -> Program:
         """The finished program."""
+        used = {v.name for v in all_values(self.function)}
+        self.letters = {name: None for name in LOOP_NAMES if name not in used and name not in self.names.taken}
+        self.given: dict[str, Dim] = {}
         self.name_loops(self.nodes)
         self.place_values()
         self.frames[0].out += self.checks()
@@ -151,9 +200,6 @@ class Writer:
         for _, path in leaves(nodes):
             for loop in path:
                 together[loop.axis] |= {other.axis for other in path}
-        used = {v.name for v in all_values(self.function)}
-        self.letters = {name: None for name in LOOP_NAMES if name not in used and name not in self.names.taken}
-        self.given: dict[str, Dim] = {}
         for _, path in leaves(nodes):
             for loop in path:
                 if loop.axis not in self.loop_names and loop.axis.length != ONE:
@@ -199,7 +245,7 @@ class Writer:
             running = reader.running
             open_to_both = {loop.axis for loop in common_prefix([path, self.paths[reader]])}
             kept |= {a for a, i in zip(definition.axes, read.index, strict=True) if not running and (a is not i or a not in open_to_both)}
-        if definition.value in self.lowering.outputs:
+        if definition.value in self.lowering.outputs or definition.whole:
             order = definition.axes
         else:
             depth = {loop.axis: k for k, loop in reversed(list(enumerate(paths[0])))}
@@ -210,7 +256,7 @@ class Writer:
     def share_arrays(self, readers: dict[Value, list[tuple[Statement, Read]]]) -> None:
         """An array whose last reader overwrites it, element by element, with a result of the function, becomes that
         result's array."""
-        self.alias: dict[Value, Value] = {}
+        self.alias = dict(self.lowering.over)
         homes = [o for o in self.lowering.outputs if isinstance(o, Value)]
         order = sorted(self.storage.values(), key=lambda storage: not storage.gathered)        # accumulations first
         for home in homes:                                  # grows: what shares a result's array can pass it on
@@ -223,7 +269,7 @@ class Writer:
     def shares(self, storage: Storage, home: Value, readers: dict[Value, list[tuple[Statement, Read]]]) -> bool:
         """Whether a value can live in the array of another, which is computed from it."""
         value, result = storage.definition.value, self.storage[home]
-        if not storage.kept or value in self.lowering.outputs or not readers[value] or len(result.definition.statements) != 1:
+        if storage.definition.whole or result.definition.whole or not storage.kept or value in self.lowering.outputs or not readers[value] or len(result.definition.statements) != 1:
             return False
         s, _ = max(readers[value], key=lambda reader: self.place_of[reader[0]])
         axes = storage.definition.axes
@@ -239,15 +285,21 @@ class Writer:
         """Name the array and the local scalar of a value, and allocate the array."""
         value = storage.definition.value
         wish = value.name or "t"
+        home = self.array_of(value)
+        given = self.wished.get(home) if home in self.storage else self.place_name(home)
+        if home is not value and home in self.storage and not self.storage[home].array and not self.storage[home].local:
+            self.name_storage(self.storage[home])
         if storage.kept:
-            home = self.array_of(value)
-            if home is not value and not self.storage[home].array:
-                self.name_storage(self.storage[home])
-            storage.array = storage.array or (self.storage[home].array if home is not value else self.new_array(storage, wish))
+            shared = given or (self.storage[home].array if home is not value else "")
+            storage.array = storage.array or shared or self.new_array(storage, wish)
+        elif given or home is not value:
+            storage.local = given or self.storage[home].local
         if not storage.gathered:
             letters = "".join(self.loop_names.get(a, "") for a in storage.kept)
             storage.local = storage.local or self.names.fresh(f"{wish}_{letters}" if letters else wish)
             accumulates = storage.definition.start is not None
+            if accumulates and storage.local == f"{wish}_1" and wish in {gradient for gradient, _ in self.gradients}:
+                storage.local = self.names.fresh(f"{wish}_sum")
             wide = accumulates and value.type.dtype is DType.f32 and storage.definition.statements[0].kind in "+-*"
             storage.accumulator = self.names.fresh(f"{storage.local}_sum") if wide else storage.local
         first, last = storage.definition.statements[0], storage.definition.statements[-1]
@@ -264,16 +316,25 @@ class Writer:
 
     def new_array(self, storage: Storage, wish: str) -> str:
         value = storage.definition.value
-        outputs = self.lowering.outputs
+        outputs = [self.array_of(x) if isinstance(x, Value) else x for x in self.lowering.outputs] if self.parent is None else []
         if value in outputs:
             place = outputs.index(value)
             if place >= self.interface.returned:
                 return self.gradients[place - self.interface.returned][0]
         type = Type(value.type.dtype, tuple(a.length for a in storage.kept)) if value not in outputs else value.type
-        name = self.names.fresh("kept" if is_unnamed(wish) else wish)
+        name = self.names.fresh(self.array_name(wish))
         over = ", ".join(self.loop_names.get(a, str(a.length)) for a in storage.kept)
         self.buffers.append(Buffer(name, type, "result" if value in outputs else f"kept over {over}: read in another loop than it is made in"))
         return name
+
+    def array_name(self, wish: str) -> str:
+        """What an array is called: as its value, or where that has no name, after what it is for."""
+        if not is_unnamed(wish):
+            return wish
+        if not wish.endswith("_bar"):
+            return "kept"
+        primal = next((s.array for s in self.storage.values() if s.definition.value.name == wish.removesuffix("_bar")), "")
+        return f"{primal}_bar" if primal else "adjoint"
 
     def place_partials(self, storage: Storage) -> None:
         """An accumulation into an element that inner loops do not move is summed in a local scalar first."""
@@ -392,6 +453,9 @@ class Writer:
 
     def leaf(self, s: Statement) -> None:
         """Write one statement."""
+        if s.control is not None:
+            write_control(self, s)
+            return
         storage = self.storage[s.target]
         expr = self.apply(s.code, s.operands)
         if s.kind in ("max", "min") and isinstance(expr, Apply):       # it is read three times
@@ -437,11 +501,15 @@ class Writer:
         if x.value in self.scalars:
             name = self.scalars[x.value]
             return Load(name, tuple(self.index(i) for i in x.index)) if x.index else Var(name)
-        definition = self.lowering.definitions[x.value]
-        if definition.is_macro:
+        definition = self.lowering.definition(x.value)
+        if definition is not None and definition.is_macro:
             return self.macro(definition, x)
+        if x.value not in self.storage:
+            assert self.parent is not None
+            return self.parent.operand(x)
         storage = self.storage[x.value]
-        opened = [f.axis for f in self.frames[1:]]
+        definition = storage.definition
+        opened = [f.axis for f in self.frames[self.base + 1:]]
         here = storage.local and [loop.axis for loop in storage.path] == opened[:len(storage.path)] and \
             tuple(self.frames[:len(storage.made_in)]) == storage.made_in and x.index == definition.axes
         if storage.local and (here or not storage.kept):
@@ -451,7 +519,7 @@ class Writer:
     def macro(self, definition: Definition, x: Read) -> Expr:
         """A macro's value at an index: found in an open frame, or computed in the outermost one where it can be."""
         key = (x.value, x.index)
-        for frame in self.frames:
+        for frame in self.frames[self.base:]:
             if key in frame.macros:
                 return frame.macros[key]
         axes = dict(zip(definition.axes, x.index, strict=True))
@@ -469,7 +537,8 @@ class Writer:
     def level_of(self, x: Read) -> int:
         """The outermost open frame in which everything that a macro reads is there."""
         moving = set(operand_axes(x))
-        level = max([k for k, f in enumerate(self.frames) if f.axis in moving], default=0)
+        level = max([k for k, f in enumerate(self.frames) if f.axis in moving], default=self.base)
+        level = max(level, self.base)
         for read in self.lowering.expand(x):
             level = max([level, *(k for k, f in enumerate(self.frames) if f.axis in set(operand_axes(read)))])
             if read.value in self.storage:
@@ -535,5 +604,4 @@ def rounded(expr: Expr, dtype: DType) -> Expr:
 
 def is_users(name: str) -> bool:
     """Whether a value's name is one the user wrote: not made up, not a cotangent's."""
-    stem = name.rstrip("0123456789").rstrip("_")
-    return stem not in ("", "t") and not stem.endswith("_bar")
+    return bool(name) and not is_unnamed(name) and not name.rstrip("0123456789").rstrip("_").endswith("_bar")
