@@ -6,7 +6,7 @@ import functools
 import inspect
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +55,12 @@ class CompiledFunction:
         self.options, self.sympy_args = options, args
         self.function = function
         self.is_method = False
+        self.expression: Any = None
         expression = None if args is None else self.capture_sympy().signature
         python = expression.python if expression else signature_of(function)
         name = options.name or (expression.name if expression else name_of(function))
-        check_wrt(options, python, name, function)
-        if callable(function):
+        if expression is None:
+            check_wrt(options, python, name, function)
             functools.update_wrapper(self, python_function(function))
         self.__signature__ = python
         self.dispatch = Dispatch(name, python, self.specialise, self.install)
@@ -85,8 +86,8 @@ class CompiledFunction:
     def capture(self, args: tuple, kwargs: dict[str, Any], *, abstract: bool = False) -> Any:
         """The captured function, for a call like this one; `abstract`: of which only types are known."""
         options = self.options
-        if self.sympy_args is not None:
-            return self.capture_sympy()
+        if self.expression is not None:
+            return self.capture_sympy(None if abstract else self.dispatch.bind(args, kwargs))
         wanted = {"wrt": options.wrt if self.gradient else None, "has_aux": options.has_aux, "dtype": options.dtype,
                   "name": options.name, "scalar": self.gradient}
         if self.is_method:
@@ -94,10 +95,16 @@ class CompiledFunction:
             return share_method(capture(bound, args[1:], kwargs, **wanted), self.dispatch.signature, args[0])
         return (capture_types if abstract else capture)(self.function, args, kwargs, **wanted)
 
-    def capture_sympy(self) -> Any:
-        """The captured expression; no call is needed to know its types."""
-        from .capture.sympy_expr import capture_sympy
-        return capture_sympy(self.function, self.options.wrt if self.gradient else None, self.sympy_args)
+    def capture_sympy(self, call: Mapping[str, Any] | None = None) -> Any:
+        """The captured expression; no call is needed to know its types. `call`: refused if it does not fit them."""
+        from .capture.sympy_expr import capture_sympy, check_call
+        if self.expression is None:
+            options = self.options
+            self.expression = capture_sympy(self.function, options.wrt if self.gradient else None, self.sympy_args, options.name,
+                                            has_aux=options.has_aux, dtype=options.dtype)
+        if call is not None:
+            check_call(self.expression, call)
+        return self.expression
 
     # ------------------------------------------------------------------------------------------------ as a method
     def __set_name__(self, owner: type, name: str) -> None:
@@ -293,9 +300,9 @@ def names_argument(one: int | str, python: inspect.Signature) -> bool:
 
 
 def is_sympy(thing: Any) -> bool:
-    """Whether it comes from SymPy (which is not imported to find out)."""
+    """Whether it comes from SymPy (which is not imported to find out): expressions, and lists of them and numbers."""
     if isinstance(thing, (list, tuple)):
-        return bool(thing) and all(map(is_sympy, thing))
+        return any(map(is_sympy, thing)) and all(isinstance(x, (int, float)) or is_sympy(x) for x in thing)
     return any(t.__module__.split(".")[0] == "sympy" for t in type(thing).__mro__)
 
 
@@ -335,11 +342,11 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
     """Compile a function's value and gradient into one kernel: `f(*args) -> (value, gradient)`.
 
     **Arguments** `f`: a function of NumPy arrays and numbers that returns a real scalar (also a lambda, method, partial,
-    `@njit` function), or a SymPy expression with `args=[its symbols in call order]`. `wrt`: the argument(s) to differentiate,
-    by position or name; a tuple gives a tuple of gradients. `has_aux`: f returns `(value, aux)`. `dtype`: compute in float32
-    or float64 whatever the floats that come in. `cache`: keep machine code on disk. `fastmath`: sums may be reordered (NaN
-    and infinity keep their meaning). `debug`: run in the interpreter and stop at the first NaN or infinity. `name`: in
-    generated code and messages.
+    `@njit` function), or a SymPy expression with `args=[its symbols in call order]` (default: `wrt`). `wrt`: the argument(s)
+    to differentiate, by position or name (of an expression also by symbol); a tuple gives a tuple of gradients. `has_aux`: f
+    returns `(value, aux)`. `dtype`: compute in float32 or float64 whatever the floats that come in. `cache`: keep machine code
+    on disk. `fastmath`: sums may be reordered (NaN and infinity keep their meaning). `debug`: run in the interpreter and stop
+    at the first NaN or infinity. `name`: in generated code and messages.
 
     **Returns** a `CompiledGrad`; without `f`, a decorator.
 
@@ -351,6 +358,8 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
     if f is None and args is None:
         return functools.partial(compile_grad, wrt=wrt, has_aux=has_aux, dtype=dtype, parallel=parallel, checkpoint=checkpoint,
                                  cache=cache, fastmath=fastmath, debug=debug, name=name)
+    if args is None and is_sympy(f) and is_sympy(wrt):
+        args = wrt
     check_options(parallel, checkpoint, dtype)
     options = Options(True, tuple(wrt) if isinstance(wrt, list) else wrt, has_aux, dtype, cache, fastmath, debug, name)
     return CompiledGrad(checked_function(f, args), options, args)
