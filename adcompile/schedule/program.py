@@ -139,13 +139,20 @@ class Writer:
 
     def place_name(self, value: Value) -> str:
         """The name of the local scalar or the array that a value is in."""
-        root = self.lowering.root(value)
-        if root in self.scalars:
-            return self.scalars[root]
-        if root in self.storage:
-            return self.storage[root].array or self.storage[root].local
-        assert self.parent is not None
-        return self.parent.place_name(root)
+        owner = self.owner(value)
+        root = owner.lowering.root(value)
+        if root in owner.scalars:
+            return owner.scalars[root]
+        if root in owner.storage:
+            return owner.storage[root].array or owner.storage[root].local
+        assert owner.parent is not None
+        return owner.parent.place_name(root)
+
+    def owner(self, value: Value) -> Writer:
+        """The writer of the block that a value belongs to."""
+        if value in self.scalars or value in self.storage or self.parent is None:
+            return self
+        return self.parent.owner(value)
 
     def run(self) -> Program:
         """The finished program."""
@@ -498,18 +505,16 @@ class Writer:
             return self.index(x.index)
         if x.value in self.arrays:
             return Load(self.arrays[x.value], tuple(self.index(i) for i in x.index))
-        if x.value in self.scalars:
-            name = self.scalars[x.value]
-            return Load(name, tuple(self.index(i) for i in x.index)) if x.index else Var(name)
         definition = self.lowering.definition(x.value)
         if definition is not None and definition.is_macro:
             return self.macro(definition, x)
-        if x.value not in self.storage:
-            assert self.parent is not None
-            return self.parent.operand(x)
-        storage = self.storage[x.value]
+        owner = self.owner(x.value)
+        if x.value in owner.scalars:
+            name = owner.scalars[x.value]
+            return Load(name, tuple(self.index(i) for i in x.index)) if x.index else Var(name)
+        storage = owner.storage[x.value]
         definition = storage.definition
-        opened = [f.axis for f in self.frames[self.base + 1:]]
+        opened = [f.axis for f in self.frames[owner.base + 1:]]
         here = storage.local and [loop.axis for loop in storage.path] == opened[:len(storage.path)] and \
             tuple(self.frames[:len(storage.made_in)]) == storage.made_in and x.index == definition.axes
         if storage.local and (here or not storage.kept):
@@ -541,8 +546,9 @@ class Writer:
         level = max(level, self.base)
         for read in self.lowering.expand(x):
             level = max([level, *(k for k, f in enumerate(self.frames) if f.axis in set(operand_axes(read)))])
-            if read.value in self.storage:
-                made = self.storage[read.value].made_in
+            storage = self.owner(read.value).storage.get(read.value)
+            if storage is not None:
+                made = storage.made_in
                 common = next((k for k, (a, b) in enumerate(zip(made, self.frames, strict=False)) if a is not b),
                               min(len(made), len(self.frames)))
                 level = max(level, common - 1)
