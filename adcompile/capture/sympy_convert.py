@@ -8,9 +8,10 @@ would: `a - b`, `a / b`, `sqrt(x)`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, reduce
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import reduce
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..errors import AdcompileError, CaptureError, UnsupportedOp
 from ..ir.core import Literal, Location, Operand
@@ -21,6 +22,7 @@ from ..library.core import emit
 
 LARGEST_POWER = 2**31                               # of the exponents of `powi`; beyond, `pow`
 NAN = Literal(math.nan, DType.f64)
+NAMES: MutableMapping[type, tuple[str, ...]] = WeakKeyDictionary()          # of sympy_names
 
 
 def number(value: float) -> Literal:
@@ -104,16 +106,17 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "sec": lambda x: 1.0 / emit("cos", x), "csc": lambda x: 1.0 / emit("sin", x), "cot": lambda x: 1.0 / emit("tan", x),
     "asec": lambda x: emit("acos", 1.0 / x), "acsc": lambda x: emit("asin", 1.0 / x), "acot": acot,
     "sech": sech, "csch": csch, "coth": lambda x: 1.0 / emit("tanh", x),
-    "asech": lambda x: emit("acosh", 1.0 / x), "acsch": lambda x: emit("asinh", 1.0 / x), "acoth": lambda x: emit("atanh", 1.0 / x),
-    "sinc": lambda x: library.sinc(x * (1.0 / math.pi)), "frac": lambda x: x - emit("floor", x),
-    "gamma": special.gamma, "loggamma": loggamma, "factorial": lambda n: special.gamma(n + 1.0), "trigamma": lambda x: polygamma(number(1), x),
-    "polygamma": polygamma, "erf2": lambda a, b: emit("erf", b) - emit("erf", a), "Heaviside": heaviside,
-    "Equality": equality, "Unequality": inequality, "ITE": lambda c, a, b: emit("select", c, a, b),
+    "asech": lambda x: emit("acosh", 1.0 / x), "acsch": lambda x: emit("asinh", 1.0 / x),
+    "acoth": lambda x: emit("atanh", 1.0 / x), "sinc": lambda x: library.sinc(x * (1.0 / math.pi)),
+    "gamma": special.gamma, "factorial": lambda n: special.gamma(n + 1.0), "loggamma": loggamma,
+    "polygamma": polygamma, "trigamma": lambda x: polygamma(number(1), x),
+    "erf2": lambda a, b: emit("erf", b) - emit("erf", a), "Heaviside": heaviside,
+    "frac": lambda x: x - emit("floor", x), "ITE": lambda c, a, b: emit("select", c, a, b),
+    "Equality": equality, "Unequality": inequality,
     "re": same, "conjugate": same, "UnevaluatedExpr": same, "im": lambda x: number(0),
 }
 HINTS = {
-    "Integral": "Evaluate it first: expr.doit().", "Derivative": "Evaluate it first: expr.doit().", "Sum": "Evaluate it first: expr.doit().",
-    "Product": "Evaluate it first: expr.doit().", "Limit": "Evaluate it first: expr.doit().", "Subs": "Evaluate it first: expr.doit().",
+    **dict.fromkeys(("Integral", "Derivative", "Sum", "Product", "Limit", "Subs"), "Evaluate it first: expr.doit()."),
     "AppliedUndef": "Substitute its formula with expr.subs(...), or name it in args to pass its value.",
     "DiracDelta": "It has no value as a number; leave it out, or replace it by a narrow smooth function.",
     "Lambda": "Pass its expression, with its variables in args.",
@@ -121,10 +124,13 @@ HINTS = {
 DEFAULT_HINT = "Express it by supported functions, for example with expr.rewrite(gamma) or expr.doit()."
 
 
-@lru_cache(maxsize=1000)
 def sympy_names(kind: type) -> tuple[str, ...]:
     """The names of SymPy's classes that a class is or derives from."""
-    return tuple(base.__name__ for base in kind.__mro__ if (base.__module__ or "").startswith("sympy."))
+    found = NAMES.get(kind)
+    if found is None:
+        found = tuple(base.__name__ for base in kind.__mro__ if (base.__module__ or "").startswith("sympy."))
+        NAMES[kind] = found
+    return found
 
 
 def is_a(node: Any, *names: str) -> bool:
@@ -238,7 +244,7 @@ class Converter:
         """Raises for what cannot be computed."""
         if type(node).__name__ in ("ImaginaryUnit", "ComplexInfinity"):
             raise UnsupportedOp(f"the expression contains {node}: it is complex, and only real expressions are supported",
-                                self.where, "Write the real and imaginary parts as expressions of their own: expr.as_real_imag().")
+                                self.where, "Split it into real expressions: expr.as_real_imag().")
         known = node.is_Add or node.is_Mul or node.is_Pow or not node.args or is_a(node, "Piecewise")
         if not known and not any(known_name(node, table) for table in (UNARY, BINARY, FOLDED, COMPOSED)):
             self.refuse(node)
@@ -254,7 +260,7 @@ class Converter:
         raise UnsupportedOp(f"the SymPy function {type(node).__name__} is not supported: {describe(node)}", self.where, hint)
 
     # ------------------------------------------------------------------------------------------------ nodes
-    def emit(self, node: Any) -> Operand:
+    def emit(self, node: Any) -> Any:
         """The operand of one node whose operands are there."""
         if is_place(node):
             return self.places[node]
@@ -269,7 +275,7 @@ class Converter:
         if is_a(node, "Piecewise"):
             return self.piecewise(node)
         if is_a(node, "log") and is_one_plus(node.args[0]):
-            return emit("log1p", self.value(node.args[0].args[1]))      # type: ignore[no-any-return]
+            return emit("log1p", self.value(node.args[0].args[1]))
         return self.function(node)
 
     def value(self, node: Any) -> Operand:
@@ -323,18 +329,18 @@ class Converter:
         result = result / reduce(times, below) if below else result
         return -result if negated else result
 
-    def power(self, node: Any) -> Operand:
+    def power(self, node: Any) -> Any:
         """A power, by the best op for its exponent."""
         base, exponent = self.value(node.base), node.exp
         if is_negative_number(exponent) and exponent.is_finite:
-            return 1.0 / self.raised(base, -exponent)       # type: ignore[no-any-return]
+            return 1.0 / self.raised(base, -exponent)
         if exponent.is_Number:
             return self.raised(base, exponent)
         if is_a(node.base, "Exp1"):
-            return emit("exp", self.value(exponent))        # type: ignore[no-any-return]
+            return emit("exp", self.value(exponent))
         if is_a(node.base, "Integer") and int(node.base) == 2:
-            return emit("exp2", self.value(exponent))       # type: ignore[no-any-return]
-        return emit("pow", base, self.value(exponent))      # type: ignore[no-any-return]
+            return emit("exp2", self.value(exponent))
+        return emit("pow", base, self.value(exponent))
 
     def raised(self, base: Operand, exponent: Any) -> Any:
         """base ** exponent for a number that is not negative."""

@@ -1,13 +1,12 @@
 """`capture_sympy`: a SymPy expression becomes an IR function and the signature to call it by.
 
-After this, nothing knows where the IR came from. SymPy is the caller's: nothing here imports it.
+After this, nothing knows where the IR came from. SymPy is the caller's: it is not imported with this module.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-import os
 import re
 import sys
 import unicodedata
@@ -26,9 +25,9 @@ from ..ir.fold import fold_literals
 from ..ir.op import as_operands
 from ..ir.signature import Access, Argument, Input, Leaf, Node, Signature, Tree
 from ..ir.types import DType, Type
+from ..library.core import reshape_to
 from ..library.creation import array
 from ..library.indexing import getitem
-from ..library.shape import reshape
 from .driver import CapturedFunction
 from .inputs import identifier, is_user_module
 from .sympy_convert import Converter, is_place
@@ -116,17 +115,17 @@ def symbols_of(entry: Any, where: Location | None) -> tuple[tuple[Any, ...], tup
 def identifier_of(symbol: Any) -> str:
     """A Python name for a symbol: x_1, theta (of \\theta), x_prime (of x'), q(t) -> q, its derivative q_dot."""
     if type(symbol).__name__ == "Derivative":
-        return identifier_of(symbol.expr) + "_" + "d" * (symbol.derivative_count - 1) + "dot"
-    text = getattr(symbol, "name", None) or (symbol.func.__name__ if symbol.is_Function else str(symbol))
+        return f"{identifier_of(symbol.expr)}_{'d' * (symbol.derivative_count - 1)}dot"
+    text: str = getattr(symbol, "name", None) or (symbol.func.__name__ if symbol.is_Function else str(symbol))
     text = unicodedata.normalize("NFKC", text).replace("'", " prime ").replace("*", " star ")
-    return identifier(re.sub(r"\W+", " ", text).strip().replace(" ", "_"))
+    name: str = identifier("_".join(part.strip("_") for part in re.split(r"\W+", text)))
+    return name
 
 
 def common_name(symbols: Sequence[Any]) -> str:
-    """What the names of a vector's symbols begin with, without digits: p of p0, p1, p2; else v."""
-    names = [identifier_of(s) for s in symbols]
-    prefix = os.path.commonprefix(names).rstrip("0123456789_")
-    return prefix if prefix and len(names) > 1 else names[0] if len(names) == 1 else "v"
+    """What the names of a vector's symbols have in common, without digits: p of p0, p1, p2; else v."""
+    stems = {identifier_of(s).rstrip("0123456789_") for s in symbols}
+    return stems.pop() or "v" if len(stems) == 1 else "v"
 
 
 def declare(builder: Builder, arguments: Sequence[Given]) -> dict[Any, Operand]:
@@ -218,8 +217,8 @@ def flatten(expr: Any, expressions: list[Any], where: Location | None) -> Layout
         kind = list if isinstance(expr, list) else tuple
         return Several(kind, tuple(flatten(x, expressions, where) for x in expr))
     if isinstance(expr, (int, float)) and not isinstance(expr, bool):
-        expressions.append(expr)
-        return Grid(())
+        from sympy import sympify
+        expr = sympify(expr)
     if not hasattr(expr, "is_Symbol") or not hasattr(expr, "is_Add"):
         raise CaptureError(f"a {type(expr).__name__} is not a SymPy expression", where,
                            "Pass an expression, or lists and matrices of expressions.")
@@ -249,25 +248,28 @@ def assemble(layout: Layout, operands: Iterator[Operand], results: list[Operand]
 
 def nested(shape: tuple[int, ...], operands: Iterator[Operand]) -> Operand:
     """The array of a shape from its entries in C order."""
-    return reshape(array([next(operands) for _ in range(math.prod(shape))]), shape) if shape else next(operands)
+    if not shape:
+        return next(operands)
+    flat = array([next(operands) for _ in range(math.prod(shape))])
+    return reshape_to(flat, tuple(map(Dim.of, shape)))
 
 
 # ---------------------------------------------------------------------------------------------------- calls
 def check_call(captured: CapturedFunction, call: Mapping[str, Any]) -> None:
     """Raises where the arguments of a call are not what the expression's arguments stand for."""
-    name, where = captured.signature.name, caller()
+    where = caller()
     for given, param in zip(captured.signature.inputs, captured.function.params, strict=True):
         value, shape = call[given.name], tuple(d.constant for d in param.type.dims)
         wanted = f"an array of shape {shape}" if shape else "a number"
-        if shape and not isinstance(value, np.ndarray) or not isinstance(value, (int, float, np.ndarray, np.generic)):
-            raise CaptureError(f"{name}: {given.name} stands for {wanted}; a {type(value).__name__} was passed", where,
-                               f"Pass {f'np.array({given.name})' if shape else 'a number'}.")
+        what = f"{captured.signature.name}: {given.name} stands for {wanted}"
+        if not isinstance(value, np.ndarray if shape else (int, float, np.ndarray, np.generic)):
+            raise CaptureError(f"{what}; a {type(value).__name__} was passed", where,
+                               f"Pass np.array({given.name})." if shape else "Pass a number.")
         if np.shape(value) != shape:
-            raise ShapeError(f"{name}: {given.name} stands for {wanted}; an array of shape {np.shape(value)} was passed", where,
-                             f"Pass {wanted}." if shape else "Call it once for each number, or write the loop in a NumPy function.")
+            raise ShapeError(f"{what}; an array of shape {np.shape(value)} was passed", where,
+                             f"Pass {wanted}." if shape else "Call it for each number, or loop in a NumPy function.")
         if np.asarray(value).dtype.kind not in "iuf":
-            raise CaptureError(f"{name}: {given.name} stands for {wanted} of real type; {np.asarray(value).dtype} was passed", where,
-                               "Pass float64 numbers.")
+            raise CaptureError(f"{what} of real type; {np.asarray(value).dtype} was passed", where, "Pass float64.")
 
 
 # ---------------------------------------------------------------------------------------------------- building
