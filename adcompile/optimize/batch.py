@@ -169,7 +169,8 @@ class Batch:
         if row.code is None and row.kind != "elementwise" and op not in POINTWISE:
             raise NotBatchable(op)
         dims = operation.result.type.dims
-        operands = [e.value if is_literal(e) else self.along(e, dims) for e in entries]
+        every = all(map(is_literal, entries))
+        operands = [e.value if is_literal(e) and not every else self.along(e, dims) for e in entries]
         return Along(self.emit(op, *operands, **attributes))
 
     def may_leave(self, operation: Operation) -> bool:

@@ -117,7 +117,7 @@ def access(b: Raiser, part: Part, o: Operation, values: dict[Value, Operand]) ->
     if o.op == "scatter_add":
         sum_: Operand = b.emit("add", (array, rest[-1]))
         return sum_
-    if rest[-1].type.dims == array.type.dims:
+    if rest[-1].type.rank == array.type.rank:
         return rest[-1]
     spread: Operand = b.emit("broadcast", (rest[-1],), {"dims": array.type.dims, "axes": ()})
     return spread

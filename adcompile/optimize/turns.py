@@ -213,7 +213,7 @@ class LoopRaiser:
             reduced = self.reduced(batch, term, value, dims)
         if term.negative:
             return batch.emit("neg", reduced) if is_neutral(total, "sum") else batch.emit("sub", total, reduced)
-        if is_neutral(total, term.kind) and reduced.type.dims == dims:
+        if is_neutral(total, term.kind) and reduced.type.rank == len(dims):
             return reduced
         return batch.emit(JOIN[term.kind], total, reduced)
 
@@ -224,7 +224,7 @@ class LoopRaiser:
         for condition, truth in term.conditions:
             other = Uniform(literal_like(NEUTRAL[term.kind], dtype))
             predicate, shape = batch.entry(condition), condition.type.dims or dims
-            if term.scatter is not None and term.scatter.operands[0].type.dims == condition.type.dims:
+            if term.scatter is not None and term.scatter.result.type.rank == condition.type.rank:
                 scalar = chosen_by(self.body, self.body_choice(condition))
                 if scalar is None:
                     raise NotBatchable("a store that depends on an array")
