@@ -224,7 +224,7 @@ def write_while(writer: Writer, control: Control, places: list[str]) -> None:
     test = writer.inside(condition, dict(zip(condition.block.arguments, places, strict=True)))
     frame = test.open_block()
     goes_on = test.operand(condition.outputs[0])     # type: ignore[arg-type]
-    test.close_block()
+    writer.frames.pop()
     turn = writer.inside(body, dict(zip(body.block.arguments, places, strict=True))).block_of(places)
     writer.out(While(TRUE, (*frame.out, If(Apply("not {0}", (goes_on,)), (Break(),)), *turn)))
 

@@ -179,5 +179,5 @@ def root_of(region: Block, y: Operand) -> Value | None:
     maker = {r: (o, b) for o in region.operations for r, b in updates(o)}
     made = {r for o in region.operations for r in o.results}
     while y in maker:
-        y = maker[y][1]                      # type: ignore[index]
+        y = maker[y][1]
     return None if isinstance(y, Literal) or y in made else y

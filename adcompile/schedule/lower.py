@@ -127,7 +127,7 @@ class Lowering:
         self.support: dict[str, Any] = {} if parent is None else parent.support
         self.axis_count = 0
         self.location: Location | None = None
-        self.forward = parent is None or parent.forward
+        self.forward: bool = parent is None or parent.forward
         live = live_operations(block.operations, block.yields)
         self.plan = Plan(live)
         if parent is not None or any(op.regions for op in live):
@@ -188,9 +188,10 @@ class Lowering:
         found: set[Value] = set()
         for op in self.operations:
             for x in (v for region in op.regions for v in free_values(region)):
-                while x in self.maker and self.maker[x].op in VIEWS and isinstance(self.maker[x].operands[0], Value):
-                    x = self.maker[x].operands[0]
-                found.add(x)
+                while isinstance(x, Value):
+                    found.add(x)
+                    viewed = self.maker.get(x)
+                    x = viewed.operands[0] if viewed is not None and viewed.op in VIEWS else None
         return found
 
     def find_compared(self) -> set[Value]:
@@ -369,14 +370,13 @@ class Lowering:
             raise UnsupportedOp(f"the operation {op.op!r} cannot be compiled", op.location)
         if op.result in self.sums:
             self.finish_sum(op)
-        if op.result in self.plan.kept:
-            self.keep(op.result)
+        if op.op in VIEWS and (op.result in self.plan.kept or self.is_element_of_a_loop(op)) and \
+                isinstance(self.read(op.result, self.axes_for(op.result.type)), Read):
+            self.views[op.result] = (self.copied(op.result), lambda index: index)
 
-    def keep(self, value: Value) -> None:
-        """Compute a value where it stands: what it is a view of changes before it is used."""
-        read = self.read(value, self.axes_for(value.type))
-        if isinstance(read, Read) and (read.value not in self.definitions or self.definitions[read.value].is_macro):
-            self.views[value] = (self.copied(value), lambda index: index)
+    def is_element_of_a_loop(self, op: Operation) -> bool:
+        """Whether an element of an array is to be read once, into a local scalar: a loop reads it, or a loop's body twice."""
+        return not op.result.type.dims and (op.result in self.required or self.parent is not None and self.uses[op.result] > 1)
 
     def copied(self, value: Value, name: str = "") -> Value:
         """A statement that copies a value, in full."""
@@ -537,12 +537,12 @@ class Lowering:
 
     def lower_scatter_add(self, op: Operation) -> None:
         base, *indices, updates = op.operands
-        if self.takes_over(op.result) is not None:
-            self.define(op.result)
+        if op.result in self.sums or op.result in self.parts:
+            target, sign = self.accumulate_into(op.result)
+            self.scatter(op, target, sign, indices, updates, base.type.rank)
+        else:
+            self.begin_update(op)
             self.scatter(op, op.result, "+", indices, updates, base.type.rank)
-            return
-        target, sign = self.accumulate_into(op.result)
-        self.scatter(op, target, sign, indices, updates, base.type.rank)
 
     def lower_scatter_set(self, op: Operation) -> None:
         self.begin_update(op)
@@ -589,8 +589,7 @@ class Lowering:
         lead = next((x.type.dims for x in indices if x.type.dims), ())
         axes = tuple(self.axis(d) for d in (*lead, *(d for k, d in enumerate(base) if k not in op.attributes["axes"])))
         index = self.gathered_index(op, tuple(indices), rank, axes)
-        if target is op.result and target not in self.sums and kind in ("=", "+") and op.result not in self.parts and \
-                (kind == "=" or self.takes_over(op.result) is not None):
+        if target is op.result and target not in self.sums:
             self.update(op, kind, index, updates, axes)
         else:
             self.statement(target, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes)
@@ -687,7 +686,7 @@ class Lowering:
             if self.parent is None:
                 self.location, self.forward = None, k < self.returned
             if not result.type.dims:
-                self.outputs.append(self.read(result))      # type: ignore[arg-type]
+                self.outputs.append(self.read(result))
                 continue
             assert isinstance(result, Value)
             if self.root(result) is not home and (self.root(result) in taken or not self.has_own_array(result, k)):

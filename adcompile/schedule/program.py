@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from ..ir.analysis import all_values
-from ..ir.core import Function, Literal, Value
+from ..ir.core import Function, Literal, Location, Value
 from ..ir.dims import Dim
 from ..ir.loops import (
     Accumulate,
@@ -475,7 +475,7 @@ class Writer:
             target = self.element(s)
             self.out(Store(target.array, target.index, expr, s.location) if s.kind == "=" else Accumulate(target, s.kind, expr, s.location))
         elif s.kind == "=":
-            self.out(Assign(storage.local, expr, s.location, keep=is_users(s.target.name)))
+            self.out(assignment(storage.local, expr, s.location, is_users(s.target.name)))
             if storage.kept and storage.definition.start is None:
                 self.out(Store(storage.array, tuple(map(self.index, storage.kept)), Var(storage.local), s.location))
         else:
@@ -582,6 +582,17 @@ class Writer:
             below = constant is not None and constant < 0
             expr = Apply("{0} - {1}" if below else "{0} + {1}", (expr, SizeOf(-index.offset if below else index.offset)))
         return expr
+
+
+def assignment(name: str, expr: Expr, location: Location | None, keep: bool) -> LoopStatement:
+    """`name = expr`, or `name += rest` where it is that."""
+    if isinstance(expr, Apply) and expr.code in ("{0} + {1}", "{0} - {1}"):
+        first, second = expr.operands
+        if second == Var(name) and expr.code == "{0} + {1}":
+            first, second = second, first
+        if first == Var(name):
+            return Accumulate(Var(name), expr.code[4], second, location)
+    return Assign(name, expr, location, keep)
 
 
 def common_prefix(paths: list[tuple[Loop, ...]]) -> tuple[Loop, ...]:
