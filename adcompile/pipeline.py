@@ -34,6 +34,7 @@ from .optimize.cse import cse
 from .optimize.dce import dce
 from .optimize.hoist import hoist
 from .optimize.marks import erase_marks
+from .optimize.shift import detach_shifts
 from .optimize.simplify import simplify
 from .runtime.compile import CompiledModule
 from .runtime.debug import InterpretedModule
@@ -135,6 +136,7 @@ G, L, S, K = Level.GRAPH, Level.LOOPS, Level.SOURCE, Level.KERNEL
 PASSES = (
     #    name             run                       needs gives  meaning                  kept as
     Pass("cse primal",    graph_pass(cse),          G,    G,     Meaning.EXACT,           "capture"),
+    Pass("detach shifts", graph_pass(detach_shifts), G,  G,     Meaning.EXACT,           "capture", gradient_only=True),
     Pass("reverse",       run_reverse,              G,    G,     Meaning.DIFFERENTIATES,  "autodiff", gradient_only=True),
     Pass("erase marks",   graph_pass(erase_marks),  G,    G,     Meaning.EXACT,           "passes"),
     Pass("simplify",      graph_pass(simplify),     G,    G,     Meaning.REASSOCIATES,    "passes"),

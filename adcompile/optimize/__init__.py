@@ -4,6 +4,7 @@ from .cse import cse
 from .dce import dce
 from .hoist import hoist
 from .marks import erase_marks
+from .shift import detach_shifts
 from .simplify import simplify
 
-__all__ = ["cse", "dce", "erase_marks", "hoist", "simplify"]
+__all__ = ["cse", "dce", "detach_shifts", "erase_marks", "hoist", "simplify"]
