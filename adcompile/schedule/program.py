@@ -264,7 +264,7 @@ class Writer:
         """An array whose last reader overwrites it, element by element, with a result of the function, becomes that
         result's array."""
         self.alias = dict(self.lowering.over)
-        homes = [o for o in self.lowering.outputs if isinstance(o, Value)]
+        homes = [o for o in self.lowering.outputs if isinstance(o, Value) and self.parent is None]
         order = sorted(self.storage.values(), key=lambda storage: not storage.gathered)        # accumulations first
         for home in homes:                                  # grows: what shares a result's array can pass it on
             found = next((s for s in order if s.definition.value not in self.alias and self.shares(s, home, readers)), None)
