@@ -183,7 +183,8 @@ def reductions(b: Builder, A: Value) -> Any:
     largest = ops.reduce_max(A, axes=(1,))
     product = ops.reduce_prod(A, axes=(0,))
     running = ops.cumsum(A, axis=0, reverse=True) * ops.cumprod(A, axis=1, reverse=False)
-    return total(largest * largest) + total(ops.sin(product)) + total(running) + total(spread(ops.reduce_min(A, axes=(0, 1)), product) * product)
+    smallest = spread(ops.reduce_min(A, axes=(0, 1)), product)
+    return total(largest * largest) + total(ops.sin(product)) + total(running) + total(smallest * product)
 
 
 @graph(A=A)

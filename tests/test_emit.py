@@ -44,7 +44,8 @@ def least_squares(b: Builder, w: Value, X: Value, y: Value) -> Any:
     return total(r * r) + 0.1 * total(w * w)
 
 
-@graph(X=rng.normal(size=(6, 3)), W=rng.normal(size=(3, 4)), Y=rng.random((6, 4)), wrt=(1,), same={"W_0": "X_1", "Y_0": "X_0", "Y_1": "W_1"})
+@graph(X=rng.normal(size=(6, 3)), W=rng.normal(size=(3, 4)), Y=rng.random((6, 4)), wrt=(1,),
+       same={"W_0": "X_1", "Y_0": "X_0", "Y_1": "W_1"})
 def softmax_cross_entropy(b: Builder, X: Value, W: Value, Y: Value) -> Any:
     z = ops.contract(X, W, a_labels=(0, 1), b_labels=(1, 2), out_labels=(0, 2), name="z")
     top = ops.reduce_max(z, axes=(1,), name="top")
@@ -77,8 +78,9 @@ def lennard_jones(b: Builder, x: Value) -> Any:
     return 2.0 * total(ops.select(same, 0.0, i6 * i6 - i6))
 
 
-@graph(W1=rng.normal(size=(3, 5)), b1=rng.normal(size=5), W2=rng.normal(size=(5, 2)), X=rng.normal(size=(6, 3)), Y=rng.normal(size=(6, 2)),
-       wrt=(0, 1, 2), same={"b1_0": "W1_1", "W2_0": "W1_1", "X_1": "W1_0", "Y_0": "X_0", "Y_1": "W2_1"})
+@graph(W1=rng.normal(size=(3, 5)), b1=rng.normal(size=5), W2=rng.normal(size=(5, 2)), X=rng.normal(size=(6, 3)),
+       Y=rng.normal(size=(6, 2)), wrt=(0, 1, 2),
+       same={"b1_0": "W1_1", "W2_0": "W1_1", "X_1": "W1_0", "Y_0": "X_0", "Y_1": "W2_1"})
 def perceptron(b: Builder, W1: Value, b1: Value, W2: Value, X: Value, Y: Value) -> Any:
     a = ops.contract(X, W1, a_labels=(0, 1), b_labels=(1, 2), out_labels=(0, 2), name="a")
     H = ops.tanh(a + along(b1, a.type.dims, (1,)), name="H")
@@ -86,8 +88,8 @@ def perceptron(b: Builder, W1: Value, b1: Value, W2: Value, X: Value, Y: Value) 
     return total(r * r)
 
 
-CANONICAL = ("logistic", "least_squares", "rosenbrock", "softmax_cross_entropy", "gaussian_mixture", "lennard_jones", "perceptron",
-             "scalars", "gathered", "pieces", "single_precision", "where_sqrt")
+CANONICAL = ("logistic", "least_squares", "rosenbrock", "softmax_cross_entropy", "gaussian_mixture", "lennard_jones",
+             "perceptron", "scalars", "gathered", "pieces", "single_precision", "where_sqrt")
 
 
 def compiled(name: str) -> Program:

@@ -198,7 +198,8 @@ def test_an_index_out_of_range():
 # ---------------------------------------------------------------------------------------------------- options
 @pytest.mark.parametrize("wrt", ["v", 3, ("w", "v"), -4])
 def test_a_wrt_that_does_not_exist(wrt):
-    with pytest.raises(DifferentiationError, match=r"is not an argument of loss\(w, X, y\)(.|\n)*test_errors.py(.|\n)*'w', 'X', 'y'"):
+    with pytest.raises(DifferentiationError,
+                       match=r"is not an argument of loss\(w, X, y\)(.|\n)*test_errors.py(.|\n)*'w', 'X', 'y'"):
         compile_grad(loss, wrt=wrt)
 
 

@@ -79,7 +79,8 @@ def test_text_without_locations_is_the_computation_alone() -> None:
 
 
 def test_large_and_special_constants_keep_their_bits() -> None:
-    for array in (np.arange(40.0), np.array([np.nan, -np.inf, 0.1]), np.zeros((0, 3)), np.array([True, False]), np.float32(0.1)[None]):
+    for array in (np.arange(40.0), np.array([np.nan, -np.inf, 0.1]), np.zeros((0, 3)), np.array([True, False]),
+                  np.float32(0.1)[None]):
         value = ArrayConstant(DType(array.dtype.name), array.shape, array.tobytes())
         with Builder("f") as b:
             function = b.finish((ops.constant(value=value),))
@@ -97,8 +98,9 @@ def test_literals_keep_their_bits(number: float, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize(("bad", "says"), [
-    ("func loss() {", "first line"), ("func @f() {\n  return %x\n}", "%x is not defined"), ("func @f() {\n  return 1.0", "ends too early"),
-    ("func @f(%x: f65) {\n  return %x\n}", "not a type"), ("func @f(%x: f64[a b]) {\n  return %x\n}", "not a size"),
+    ("func loss() {", "first line"), ("func @f() {\n  return %x\n}", "%x is not defined"),
+    ("func @f() {\n  return 1.0", "ends too early"), ("func @f(%x: f65) {\n  return %x\n}", "not a type"),
+    ("func @f(%x: f64[a b]) {\n  return %x\n}", "not a size"),
     ("func @f() {\n  ???\n  return\n}", "not an operation"), ("func @f() {\n  return one\n}", "not a number"),
 ])
 def test_bad_text_is_refused(bad: str, says: str) -> None:
@@ -116,7 +118,8 @@ def same_structure(a: Any, b: Any, names: dict[Value, Value]) -> bool:
     if isinstance(a, Operation):
         parts = [(a.operands, b.operands), (a.regions, b.regions), (a.results, b.results)]
         return ((a.op, dict(a.attributes), a.location) == (b.op, dict(b.attributes), b.location)
-                and all(len(x) == len(y) and all(same_structure(p, q, names) for p, q in zip(x, y, strict=True)) for x, y in parts))
+                and all(len(x) == len(y) and all(same_structure(p, q, names) for p, q in zip(x, y, strict=True))
+                        for x, y in parts))
     if isinstance(a, Value):
         return isinstance(b, Value) and (a.name, a.type) == (b.name, b.type) and names.setdefault(a, b) is b
     return repr(a) == repr(b)
@@ -156,7 +159,8 @@ def random_block(b: Builder, rng: np.random.Generator, arrays: list[Any], scalar
                 b.parameter("i", I64)
                 inside = [b.parameter("a", array.type), b.parameter("s", scalar.type)]
                 out += random_block(b, rng, [*arrays, inside[0]], [*scalars, inside[1]], depth - 1)
-            for found, values in zip(b.emit("for", (Literal(0, DType.i64), Literal(2, DType.i64), array, scalar), regions=tuple(out)),
+            for found, values in zip(b.emit("for", (Literal(0, DType.i64), Literal(2, DType.i64), array, scalar),
+                                            regions=tuple(out)),
                                      (arrays, scalars), strict=True):
                 values.append(found)
         elif choice == 6:
@@ -262,7 +266,7 @@ BROKEN: list[tuple[str, Callable[[], Function], str]] = [
     ("operands", lambda: with_operation(2, attributes=MappingProxyType({})), "does not take these operands"),
     ("operands", lambda: with_operation(2, attributes=MappingProxyType({"axes": [0]})), "Python object"),
     ("operands", lambda: with_operation(0, operands=(1.0,)), "neither a value nor a literal"),
-    ("operands", lambda: with_body(lambda b: replace(b, yields=(1.0,))), "not a value or a literal"),          # type: ignore[arg-type]
+    ("operands", lambda: with_body(lambda b: replace(b, yields=(1.0,))), "not a value or a literal"),  # type: ignore[arg-type]
     ("regions", lambda: with_operation(3, regions=()), "has 0 regions, not 1"),
     ("regions", lambda: with_operation(0, regions=(Block((), (), ()),)), "has 1 regions, not 0"),
     ("sizes", lambda: replace(small(), sizes={"k": Size(1, None)}), "has an unknown size"),
@@ -314,7 +318,8 @@ def test_for_counts_and_carries() -> None:
             b.parameter("i", I64)
             p, q = b.parameter("p", F64), b.parameter("q", F64)
             body += [q, p + q]
-        first, _ = b.emit("for", (Literal(0, DType.i64), k, Literal(0.0, DType.f64), Literal(1.0, DType.f64)), regions=tuple(body))
+        first, _ = b.emit("for", (Literal(0, DType.i64), k, Literal(0.0, DType.f64), Literal(1.0, DType.f64)),
+                          regions=tuple(body))
         function = b.finish((first,), {"k": Size(0, None)})
     assert [interpret(function, (k,))[0] for k in (-3, 0, 1, 2, 10)] == [0.0, 0.0, 1.0, 1.0, 55.0]
 

@@ -152,7 +152,8 @@ def case(function: Callable[..., Any], *args: Any, **keywords: Any) -> None:
     CASES.append(Case(function, args, keywords))
 
 
-X = rng.normal(size=5)                                  # one axis, two, three; other lengths; positive; with NaN; integers; booleans
+# one axis, two, three; other lengths; positive; with NaN; integers; booleans
+X = rng.normal(size=5)
 Y = rng.normal(size=5)
 A = rng.normal(size=(4, 3))
 B = rng.normal(size=(3, 5))
@@ -168,27 +169,28 @@ F5 = X.astype(np.float32)
 EMPTY = np.zeros((0, 3))
 ODD = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -2.5])
 
-# ------------------------------------------------------------------------------------------------------------ ufuncs
-for function in (np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.arcsin,
-                 np.arccos, np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh, np.arctanh, np.rint, np.negative, np.positive, np.absolute,
-                 np.fabs, np.sign, np.floor, np.ceil, np.trunc, np.square, np.reciprocal, np.deg2rad, np.radians, np.rad2deg, np.degrees,
-                 np.isnan, np.isinf, np.isfinite, np.signbit, np.conjugate):
+# ---------------------------------------------------------------------------------------------------- ufuncs
+for function in (np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan,
+                 np.arcsin, np.arccos, np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh, np.arctanh, np.rint, np.negative,
+                 np.positive, np.absolute, np.fabs, np.sign, np.floor, np.ceil, np.trunc, np.square, np.reciprocal, np.deg2rad,
+                 np.radians, np.rad2deg, np.degrees, np.isnan, np.isinf, np.isfinite, np.signbit, np.conjugate):
     case(function, P)
     case(function, P.astype(np.float32))
     case(function, T(0.5))
-for function in (np.exp, np.sin, np.floor, np.absolute, np.negative, np.square, np.isnan, np.isfinite, np.sign, np.signbit, np.rint):
+for function in (np.exp, np.sin, np.floor, np.absolute, np.negative, np.square, np.isnan, np.isfinite, np.sign, np.signbit,
+                 np.rint):
     case(function, I5)
-for function in (np.isnan, np.isinf, np.isfinite, np.signbit, np.absolute, np.sign, np.floor, np.isneginf, np.isposinf, np.logical_not,
-                 np.nan_to_num):
+for function in (np.isnan, np.isinf, np.isfinite, np.signbit, np.absolute, np.sign, np.floor, np.isneginf, np.isposinf,
+                 np.logical_not, np.nan_to_num):
     case(function, ODD)
 case(np.arccosh, P + 1.0)
 case(np.invert, B5)
 case(np.invert, I5)
 case(np.fix, X)
 case(np.exp, X, dtype=np.float32)
-BINARY = (np.add, np.subtract, np.multiply, np.true_divide, np.floor_divide, np.remainder, np.fmod, np.maximum, np.minimum, np.fmax, np.fmin,
-          np.arctan2, np.hypot, np.logaddexp, np.logaddexp2, np.copysign, np.heaviside, np.less, np.less_equal, np.greater, np.greater_equal,
-          np.equal, np.not_equal, np.logical_and, np.logical_or, np.logical_xor)
+BINARY = (np.add, np.subtract, np.multiply, np.true_divide, np.floor_divide, np.remainder, np.fmod, np.maximum, np.minimum,
+          np.fmax, np.fmin, np.arctan2, np.hypot, np.logaddexp, np.logaddexp2, np.copysign, np.heaviside, np.less, np.less_equal,
+          np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or, np.logical_xor)
 for function in BINARY:
     case(function, X, Y)
     case(function, A, V3)
@@ -258,7 +260,7 @@ case(np.real_if_close, X)
 case(np.angle, X)
 case(np.angle, X, deg=True)
 
-# ------------------------------------------------------------------------------------------------------------ reductions
+# ---------------------------------------------------------------------------------------------------- reductions
 for function in (np.sum, np.mean, np.prod, np.max, np.amax, np.min, np.amin, np.var, np.std, np.any, np.all, np.ptp):
     case(function, A)
     case(function, C, axis=1)
@@ -343,7 +345,7 @@ case(np.linalg.norm, C)
 case(np.linalg.norm, I5)
 case(np.linalg.vector_norm, C, axis=1)
 
-# ------------------------------------------------------------------------------------------------------------ shapes
+# ---------------------------------------------------------------------------------------------------- shapes
 case(np.reshape, C, (4, 6))
 case(np.reshape, C, (-1, 3))
 case(np.reshape, C, -1)
@@ -472,7 +474,7 @@ case(np.gradient, A)
 case(np.gradient, A, axis=0)
 case(np.gradient, X, np.cumsum(P))
 
-# ------------------------------------------------------------------------------------------------------------ creation
+# ---------------------------------------------------------------------------------------------------- creation
 for function in (np.zeros, np.ones):
     case(function, N(3))
     case(function, (2, N(3)), dtype=int)
@@ -520,15 +522,16 @@ case(np.meshgrid, X, V3)
 case(np.meshgrid, X, V3, indexing="ij")
 case(np.meshgrid, X, V3, sparse=True)
 
-# ------------------------------------------------------------------------------------------------------------ indexing
+# ---------------------------------------------------------------------------------------------------- indexing
 FULL = slice(None)
-for index in (0, -1, N(2), N(-2), slice(1, None), slice(None, -1), slice(None, None, 2), slice(None, None, -1), slice(3, 1), slice(-100, 100),
-              slice(N(1), N(3)), slice(4, None, -2), slice(None, None, -3), None, ..., (..., None), slice(1, 4, 2), slice(5, 0, -1),
-              I5 % 3, I5 % 5 - 5, K(np.array([0, 2])), [0, -1], T(3), T(-2), K(B5), np.array([[0, 1], [2, -1]]), [T(0), N(2)],
-              K(np.zeros(0, int))):
+for index in (0, -1, N(2), N(-2), slice(1, None), slice(None, -1), slice(None, None, 2), slice(None, None, -1), slice(3, 1),
+              slice(-100, 100), slice(N(1), N(3)), slice(4, None, -2), slice(None, None, -3), None, ..., (..., None),
+              slice(1, 4, 2), slice(5, 0, -1), I5 % 3, I5 % 5 - 5, K(np.array([0, 2])), [0, -1], T(3), T(-2), K(B5),
+              np.array([[0, 1], [2, -1]]), [T(0), N(2)], K(np.zeros(0, int))):
     case(operator.getitem, X, index)
-for index in ((0, 1), (FULL, 1), (slice(1, 3), slice(None, None, -1)), (..., 0), (None, FULL, 0), (1, None), (np.array([0, 3]), 1),
-              (np.array([0, 3]), FULL), (FULL, np.array([0, 2])), (np.array([[0], [3]]), np.array([0, 2])), (T(2), slice(1, None)),
+for index in ((0, 1), (FULL, 1), (slice(1, 3), slice(None, None, -1)), (..., 0), (None, FULL, 0), (1, None),
+              (np.array([0, 3]), 1), (np.array([0, 3]), FULL), (FULL, np.array([0, 2])),
+              (np.array([[0], [3]]), np.array([0, 2])), (T(2), slice(1, None)),
               (FULL, T(1)), (None, np.array([0, 3])), (K(np.array([True, False, True, True])), 0), K(A > 0), (N(1), T(2)),
               (FULL, K(np.array([True, False, True])))):
     case(operator.getitem, A, index)
@@ -545,7 +548,7 @@ case(np.take_along_axis, A, np.argsort(A, 1), 1)
 case(np.take_along_axis, A, np.argmin(A, 0, keepdims=True), axis=0)
 case(np.compress, K([True, False, True]), A, axis=0)
 
-# ------------------------------------------------------------------------------------------------------------ products
+# ---------------------------------------------------------------------------------------------------- products
 for pair in ((X, Y), (A, V3), (A[:, 0], A), (A, B), (C, B), (C, V3), (S, C), (C[None, :, :, :], C.transpose(0, 2, 1)),
              (C[:1], C.transpose(0, 2, 1)), (I5, I5), (F5, Y), (A, K(np.eye(3)))):
     case(np.matmul, *pair)
@@ -579,23 +582,26 @@ case(np.cross, V3, A)
 case(np.linalg.cross, A, A * A)
 case(np.cross, A[:, :2], A[:, 1:])
 case(np.cross, B, B + 1, axis=0)
-for subscripts, *operands in (("ij,jk->ik", A, B), ("ij,jk", A, B), ("i,i", X, Y), ("ii", S), ("ii->i", S), ("ij->ji", A), ("ij->", A), ("ij->j", A),
-                              ("ij,j->i", A, V3), ("i,j->ij", X, V3), ("...ij,jk->...ik", C, B), ("bij,bkj->bik", C, C), ("bij,bij->b", C, C),
-                              ("ij,jk,k->i", A, B, X), ("ij,ij->ij", A, A), ("i,ij,j", A[:, 0], A, V3), ("ba", A), ("...->...", C),
-                              ("ij...->...ij", C), ("i,i,i->i", X, Y, P), ("i->", X), ("ij,kj->ik", A, A[:1]), ("iij->j", rng.normal(size=(3, 3, 2))),
-                              ("ij,ji->", S, S), (",i->i", T(2.0), X), ("i,j", X, V3), ("ij,jk,kl,lm->im", A, B, B.T, A.T), ("ij,jk->ki", I5[:, None], I5[None]),
+for subscripts, *operands in (("ij,jk->ik", A, B), ("ij,jk", A, B), ("i,i", X, Y), ("ii", S), ("ii->i", S), ("ij->ji", A),
+                              ("ij->", A), ("ij->j", A), ("ij,j->i", A, V3), ("i,j->ij", X, V3), ("...ij,jk->...ik", C, B),
+                              ("bij,bkj->bik", C, C), ("bij,bij->b", C, C),
+                              ("ij,jk,k->i", A, B, X), ("ij,ij->ij", A, A), ("i,ij,j", A[:, 0], A, V3), ("ba", A),
+                              ("...->...", C), ("ij...->...ij", C), ("i,i,i->i", X, Y, P), ("i->", X), ("ij,kj->ik", A, A[:1]),
+                              ("iij->j", rng.normal(size=(3, 3, 2))),
+                              ("ij,ji->", S, S), (",i->i", T(2.0), X), ("i,j", X, V3), ("ij,jk,kl,lm->im", A, B, B.T, A.T),
+                              ("ij,jk->ki", I5[:, None], I5[None]),
                               ("ij,ij->", A[:1], A), ("ik,jk->", A, S[:, :3])):
     case(np.einsum, subscripts, *operands)
 case(np.einsum, A, [0, 1], B, [1, 2], [0, 2])
 case(np.einsum, A, [0, 1], B, [1, 2])
 
-# ------------------------------------------------------------------------------------------------------------ special, math, builtins
+# ---------------------------------------------------------------------------------------------------- special, math, builtins
 WIDE = np.array([-40.0, -25.0, -19.5, -5.0, -1.0, -0.3, 0.0, 1e-8, 0.5, 3.0, 30.0])
 for function in (special.erf, special.erfc, special.expit, special.log_expit, special.ndtr, special.log_ndtr):
     case(function, WIDE)
     case(function, F5)
-for function in (special.gammaln, special.psi, special.logit, special.expm1, special.log1p, special.exp2, special.exp10, special.cbrt, special.entr,
-                 special.gamma):
+for function in (special.gammaln, special.psi, special.logit, special.expm1, special.log1p, special.exp2, special.exp10,
+                 special.cbrt, special.entr, special.gamma):
     case(function, P)
 case(special.gamma, np.array([-2.5, -1.5, 4.0, 0.5]))
 case(special.entr, np.array([-1.0, 0.0, 2.0]))
@@ -614,9 +620,10 @@ case(special.logsumexp, A, axis=1, keepdims=True)
 case(special.logsumexp, A, axis=0, b=np.abs(A))
 case(special.logsumexp, np.array([-np.inf, -np.inf]))
 case(special.logsumexp, np.array([-np.inf, 1.0]))
-for function in (math.exp, math.expm1, math.log2, math.log10, math.log1p, math.sqrt, math.sin, math.cos, math.tan, math.asin, math.acos,
-                 math.atan, math.sinh, math.cosh, math.tanh, math.asinh, math.atanh, math.fabs, math.erf, math.erfc, math.lgamma, math.isnan,
-                 math.isinf, math.isfinite, math.degrees, math.radians, math.gamma, math.floor, math.ceil, math.trunc, math.log, math.exp2,
+for function in (math.exp, math.expm1, math.log2, math.log10, math.log1p, math.sqrt, math.sin, math.cos, math.tan, math.asin,
+                 math.acos, math.atan, math.sinh, math.cosh, math.tanh, math.asinh, math.atanh, math.fabs, math.erf, math.erfc,
+                 math.lgamma, math.isnan, math.isinf, math.isfinite, math.degrees, math.radians, math.gamma, math.floor,
+                 math.ceil, math.trunc, math.log, math.exp2,
                  math.cbrt, builtins.abs, builtins.round, builtins.float, builtins.int):
     case(function, T(0.7))
 case(math.acosh, T(1.7))
@@ -696,7 +703,8 @@ def projected(example: Case) -> tuple[Function, list[Any]] | None:
         b.location = WHERE
         trace = Traced(b)
         given, named = trace.parameter(tuple(example.args)), trace.parameter(dict(example.keywords))
-        results = [r for r in flat(LIBRARY[example.function](*given, **named)) if isinstance(r, Value) and r.type.dtype is DType.f64]
+        results = [r for r in flat(LIBRARY[example.function](*given, **named)) if isinstance(r, Value)
+                   and r.type.dtype is DType.f64]
         total: Any = 0.0
         for k, r in enumerate(results):
             wave = LIBRARY[np.sin](LIBRARY[np.multiply](r, 0.7 + k))
@@ -707,7 +715,8 @@ def projected(example: Case) -> tuple[Function, list[Any]] | None:
 def has_kinks(example: Case) -> bool:
     """Whether an argument is where differences see no derivative: NaN, an infinity, a step."""
     floats = [x for x in flat(plain(list(example.args))) if isinstance(x, (float, np.ndarray, np.floating))]
-    return any(not np.isfinite(x).all() for x in floats) or getattr(example.function, "__name__", "") in ("rint", "round", "around")
+    name = getattr(example.function, "__name__", "")
+    return any(not np.isfinite(x).all() for x in floats) or name in ("rint", "round", "around")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -34,7 +34,7 @@ def notices(check: Callable[[], None]) -> bool:
     """Whether a check fails."""
     try:
         check()
-    except Exception:  # noqa: BLE001      (whatever stops the check)
+    except Exception:
         return True
     return False
 
@@ -96,7 +96,8 @@ TYPED = [row for row in test_ops.EVERY if row.domain or row.name in SAMPLES]
 def test_a_wrong_type_rule_is_noticed(row: Op, plant: Callable[..., Op]) -> None:
     for infer in wrong_types(row):
         wrong = plant(row, infer=infer)
-        assert any(notices(lambda case=case, wrong=wrong: test_ops.check_type(wrong, *case)) for case in cases(row)), infer.__name__
+        assert any(notices(lambda case=case, wrong=wrong: test_ops.check_type(wrong, *case))
+                   for case in cases(row)), infer.__name__
 
 
 TRANSPOSED = [(row, k) for row in TABLE.values() for k in row.transpose if row.name in SAMPLES]
@@ -131,12 +132,13 @@ def test_wrong_code_is_noticed() -> None:
                       (TABLE["log1p"], "math.log(1.0 + {0})"), (TABLE["logaddexp"], "math.log(math.exp({0}) + math.exp({1}))")):
         wrong = replace(row, code=code)
         module = ModuleType("wrong")
-        exec(test_ops.kernel_source([wrong]), module.__dict__)      # noqa: S102
+        exec(test_ops.kernel_source([wrong]), module.__dict__)
         assert notices(lambda wrong=wrong, module=module: test_ops.check_code(wrong, module)), row.name
 
 
 def test_the_checks_are_those_of_the_suite() -> None:
     """Every check that is tried here is called by a test of test_ops."""
     source = inspect.getsource(test_ops)
-    for check in ("check_partials", "check_type", "check_duality", "check_jvp", "check_linearity", "check_code", "check_accuracy"):
+    for check in ("check_partials", "check_type", "check_duality", "check_jvp", "check_linearity", "check_code",
+                  "check_accuracy"):
         assert f"    {check}(row" in source or f"{check}(TABLE[name])" in source

@@ -136,7 +136,8 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """One use of an op. Attribute values are ints, floats, strings, bools, None, DType, Dim, ArrayConstant, or tuples of those."""
+    """One use of an op. Attribute values are ints, floats, strings, bools, None, DType, Dim, ArrayConstant, or tuples of
+    those."""
 
     op: str
     operands: tuple[Operand, ...]

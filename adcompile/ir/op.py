@@ -22,8 +22,10 @@ class Op:
     * `infer(*types, **attributes) -> Type` (or a tuple of types): its result type; raises on operands that do not fit.
     * `partials(y, *operands) -> tuple`: for elementwise ops, d result / d operand, a number, a Value, or None for an operand
       without derivative. Written with the op functions and Python operators; never multiplies by the cotangent.
-    * `transpose[i](ct, *operands, **attributes) -> Value`: for ops linear in operand i (in all of `transpose` jointly if `joint`).
-    * `vjp(ct, y, *operands, **attributes) -> tuple`, `jvp(tangents, y, *operands, **attributes)`: by hand, with a reason in `why`.
+    * `transpose[i](ct, *operands, **attributes) -> Value`: for ops linear in operand i (in all of `transpose` jointly if
+      `joint`).
+    * `vjp(ct, y, *operands, **attributes) -> tuple`, `jvp(tangents, y, *operands, **attributes)`: by hand, with a reason in
+      `why`.
     * `code`: for elementwise ops the generated scalar expression, operands as {0}, {1}; binds like `precedence`.
     * `support`: plain Python functions (math and numpy only) that `code` calls; their source goes into the generated module.
     """

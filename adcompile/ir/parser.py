@@ -17,7 +17,8 @@ from .types import DType, Type
 HEAD = re.compile(r"func @(?P<name>.*?)\((?P<params>.*)\) \{$")
 SIZE = re.compile(r"size (?P<symbol>\w+) = (?:axis (?P<axis>\d+)|value) of %(?P<parameter>.+)$")
 GUARD = re.compile(r"guard (?P<left>.*) (?P<relation>==|!=|<=|<|>=|>) (?P<right>.*)$")
-OPERATION = re.compile(r"(?:(?P<results>%.*?) = )?(?P<op>\w+)(?P<operands>(?: [^{]*?)?)(?: \{(?P<attributes>.*?)\})?(?P<opens> do \(.*\) \{)?$")
+OPERATION = re.compile(r"(?:(?P<results>%.*?) = )?(?P<op>\w+)(?P<operands>(?: [^{]*?)?)(?: \{(?P<attributes>.*?)\})?"
+                       r"(?P<opens> do \(.*\) \{)?$")
 NEXT_REGION = re.compile(r"\}(?P<opens> do \(.*\) \{)$")
 LOCATION = re.compile(r"(?P<line>.*?) +  ?# (?P<file>.*):(?P<number>\d+) in (?P<function>.*)$")
 TYPE = re.compile(r"(?P<dtype>\w+)(?:\[(?P<dims>.*)\])?$")

@@ -205,11 +205,13 @@ def matmul(a: Any, b: Any, out: Any = None, dtype: Any = None, **keywords: Any) 
     x, y = multiplied(dtype, a, b)
     m, n = rank_of(x), rank_of(y)
     if not m or not n:
-        raise shape_error("matmul: Input operand does not have enough dimensions (has 0, requires at least 1)", "use * for numbers")
+        raise shape_error("matmul: Input operand does not have enough dimensions (has 0, requires at least 1)",
+                          "use * for numbers")
     inner_x, inner_y = dims_of(x)[-1], dims_of(y)[-2 if n > 1 else -1]
     if not sizes().equal(inner_x, inner_y, here()):
-        raise shape_error(f"matmul: Input operand 1 has a mismatch in its core dimension 0: shapes {shape_text(dims_of(x))} and "
-                          f"{shape_text(dims_of(y))} (size {sizes().actual(inner_y)} is different from {sizes().actual(inner_x)})")
+        raise shape_error(f"matmul: Input operand 1 has a mismatch in its core dimension 0: shapes {shape_text(dims_of(x))} "
+                          f"and {shape_text(dims_of(y))} (size {sizes().actual(inner_y)} is different from "
+                          f"{sizes().actual(inner_x)})")
     batch = max(m, n, 2) - 2
     row, column, inner = batch, batch + 1, batch + 2
     x_labels = (*range(batch - m + 2, batch), row, inner) if m > 1 else (inner,)
@@ -234,8 +236,8 @@ def check_inner(x: Operand, y: Operand, i: int, j: int) -> None:
     """Raises unless axis i of x is as long as axis j of y."""
     a, b = dims_of(x)[i], dims_of(y)[j]
     if not sizes().equal(a, b, here()):
-        raise shape_error(f"shapes {shape_text(dims_of(x))} and {shape_text(dims_of(y))} not aligned: {sizes().actual(a)} (dim {i}) "
-                          f"!= {sizes().actual(b)} (dim {j})")
+        raise shape_error(f"shapes {shape_text(dims_of(x))} and {shape_text(dims_of(y))} not aligned: "
+                          f"{sizes().actual(a)} (dim {i}) != {sizes().actual(b)} (dim {j})")
 
 
 @implements(np.tensordot, np.linalg.tensordot)
@@ -253,7 +255,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Operand:
         raise shape_error("shape-mismatch for sum")
     for i, j in zip(left, right, strict=True):
         if not sizes().equal(dims_of(x)[i], dims_of(y)[j], here()):
-            raise shape_error(f"shape-mismatch for sum: {shape_text(dims_of(x))} and {shape_text(dims_of(y))} over axes {left}, {right}")
+            raise shape_error(f"shape-mismatch for sum: {shape_text(dims_of(x))} and {shape_text(dims_of(y))} "
+                              f"over axes {left}, {right}")
     y_labels = tuple(left[right.index(k)] if k in right else m + k for k in range(n))
     out = (*(k for k in range(m) if k not in left), *(m + k for k in range(n) if k not in right))
     return sum_of_products([Labelled(x, tuple(range(m))), Labelled(y, y_labels)], out)

@@ -249,7 +249,8 @@ def broadcast_to(x: Operand, dims: Dims) -> Operand:
         if equal(dim, dims[offset + k]):
             kept.append(k)
         else:
-            raise shape_error(f"operands could not be broadcast together with remapped shapes: {shape_text(have)} {shape_text(dims)}")
+            raise shape_error("operands could not be broadcast together with remapped shapes: "
+                              f"{shape_text(have)} {shape_text(dims)}")
     dims = tuple(map(sizes().resolve, dims))
     x = reshape_to(x, tuple(dims[offset + k] for k in kept)) if have else x     # drops ones; equal lengths get one text
     if len(kept) == len(dims):
@@ -286,7 +287,8 @@ def as_int(x: Any, what: str = "an axis or count") -> int:
     if isinstance(x, Literal) and not x.dtype.is_float:
         return int(x.value.real)
     if isinstance(x, Value):
-        raise unsupported(f"{what} is a traced value, which is not known while the function is captured", "pass it as a Python int")
+        raise unsupported(f"{what} is a traced value, which is not known while the function is captured",
+                          "pass it as a Python int")
     return int(np.asarray(x).item()) if not isinstance(x, int) else int(x)
 
 

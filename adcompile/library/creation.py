@@ -189,7 +189,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
 
 
 @implements(np.logspace)
-def logspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0) -> Operand:
+def logspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
+             axis: int = 0) -> Operand:
     """np.logspace."""
     return cast(ew.power(base, linspace(start, stop, num, endpoint, axis=axis)), wanted_dtype(dtype) or DType.f64)
 
@@ -227,7 +228,8 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
     dims = shape_of(dimensions)
     wanted = wanted_dtype(dtype) or DType.i64
     if sparse:
-        return tuple(reshape_to(iota(d, wanted), [d if j == k else Dim.of(1) for j in range(len(dims))]) for k, d in enumerate(dims))
+        return tuple(reshape_to(iota(d, wanted), [d if j == k else Dim.of(1) for j in range(len(dims))])
+                     for k, d in enumerate(dims))
     return emit("concat", *(expanded(along(iota(d, wanted), k, dims)) for k, d in enumerate(dims)), axis=0)
 
 

@@ -105,11 +105,11 @@ def same(x: Operand) -> Operand:
 
 # ---------------------------------------------------------------------------------------------------- one op each
 SMOOTH: dict[str, str] = {
-    "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
-    "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
-    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "rint": "rint",
-    "true_divide": "div", "arctan2": "atan2", "hypot": "hypot", "logaddexp": "logaddexp", "copysign": "copysign", "fmod": "fmod",
-    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne",
+    "sqrt": "sqrt", "cbrt": "cbrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2",
+    "log10": "log10", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
+    "arctan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
+    "rint": "rint", "true_divide": "div", "arctan2": "atan2", "hypot": "hypot", "logaddexp": "logaddexp", "copysign": "copysign",
+    "fmod": "fmod", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne",
     "maximum": "maximum", "minimum": "minimum", "subtract": "sub",
 }
 FUNCTIONS: dict[str, Implementation] = {name: ufunc(getattr(np, name))(op(target)) for name, target in SMOOTH.items()}
@@ -238,7 +238,8 @@ def bitwise(name: str) -> Implementation:
     """A bit operation: of booleans the logical op."""
     def apply(*xs: Operand) -> Operand:
         if not is_bool(xs[0]):
-            raise unsupported("bit operations on integers are not supported", "use arithmetic, or compute it outside of the function")
+            raise unsupported("bit operations on integers are not supported",
+                              "use arithmetic, or compute it outside of the function")
         result: Operand = emit(name, *xs)
         return result
     return apply
@@ -281,7 +282,8 @@ def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Operand:
 
 
 @implements(np.clip)
-def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **keywords: Any) -> Any:
+def clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None,
+         **keywords: Any) -> Any:
     """np.clip."""
     refuse("np.clip", out=(out, None), **{k: (v, None) for k, v in keywords.items()})
     low, high = (a_min if min is None else min), (a_max if max is None else max)
@@ -419,7 +421,8 @@ def sinc(x: Any) -> Operand:
 def logaddexp2(a: Operand, b: Operand) -> Operand:
     """log2(2**a + 2**b)."""
     scale = math.log(2.0)
-    result: Operand = emit("div", emit("logaddexp", emit("mul", a, number(scale, a)), emit("mul", b, number(scale, b))), number(scale, a))
+    result: Operand = emit("div", emit("logaddexp", emit("mul", a, number(scale, a)), emit("mul", b, number(scale, b))),
+                           number(scale, a))
     return result
 
 

@@ -180,7 +180,8 @@ def resolve_integer(index: Dim, dim: Dim, axis: int) -> Dim:
             return index
     elif compare(index + dim, ">=", 0):
         return index + dim
-    raise IndexOutOfBounds(f"index {sizes().actual(index)} is out of bounds for axis {axis} with size {sizes().actual(dim)}", here())
+    raise IndexOutOfBounds(f"index {sizes().actual(index)} is out of bounds for axis {axis} with size {sizes().actual(dim)}",
+                           here())
 
 
 def resolve_slice(item: slice, dim: Dim) -> tuple[Dim, int, Dim]:
@@ -261,7 +262,8 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """np.compress with a known condition."""
     if is_traced(condition):
-        raise unsupported("np.compress with a traced condition: the size of the result is not known", "use np.where(condition, a, 0)")
+        raise unsupported("np.compress with a traced condition: the size of the result is not known",
+                          "use np.where(condition, a, 0)")
     return take(a, np.flatnonzero(np.asarray(condition)), axis, out)
 
 

@@ -40,7 +40,7 @@ from .core import (
 )
 from .registry import implements
 
-NO_VALUE: Any = np._NoValue  # type: ignore[attr-defined]
+NO_VALUE: Any = np._NoValue
 
 
 def absent(x: Any) -> bool:
@@ -142,10 +142,12 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 # ---------------------------------------------------------------------------------------------------- extrema
 def extremum(op: str, combine: Callable[..., Operand], name: str) -> Callable[..., Operand]:
     """np.max or np.min."""
-    def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = True) -> Operand:
+    def apply(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
+              where: Any = True) -> Operand:
         refuse(name, out=(out, None))
         if absent(initial) and not (absent(where) or where is True):
-            raise shape_error(f"reduction operation '{name}' does not have an identity, so to use a where mask one has to specify 'initial'")
+            raise shape_error(f"reduction operation '{name}' does not have an identity, so to use a where mask one has to "
+                              "specify 'initial'")
         x, axes = prepared(a, axis, where, 0 if absent(initial) else known_number(initial, name))
         if not absent(initial) and any(not compare(dims_of(x)[k], ">=", 1) for k in axes):
             rest = tuple(d for k, d in enumerate(dims_of(x)) if k not in axes)
@@ -386,8 +388,8 @@ nanmin = implements(np.nanmin)(nan_extremum(min_, math.inf, "np.nanmin"))
 
 # ---------------------------------------------------------------------------------------------------- statistics
 @implements(np.cov)
-def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None, aweights: Any = None,
-        *, dtype: Any = None) -> Operand:
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None, fweights: Any = None,
+        aweights: Any = None, *, dtype: Any = None) -> Operand:
     """np.cov without weights."""
     refuse("np.cov", fweights=(fweights, None), aweights=(aweights, None))
     x = as_value(rows_of(m, rowvar), wanted_dtype(dtype))
@@ -428,4 +430,5 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
         return ew.true_divide(c, c)
     deviation = root(diagonal_of(c, 0, 0, 1))
     column = reshape_to(deviation, (*dims_of(deviation), Dim.of(1)))
-    return ew.clip(ew.true_divide(ew.true_divide(c, column), deviation), -1, 1)
+    result: Operand = ew.clip(ew.true_divide(ew.true_divide(c, column), deviation), -1, 1)
+    return result

@@ -174,7 +174,8 @@ def at_least(rank: int, place: Callable[[Dims], Dims]) -> Callable[..., Any]:
 
 atleast_1d = implements(np.atleast_1d)(at_least(1, lambda dims: (ONE,)))
 atleast_2d = implements(np.atleast_2d)(at_least(2, lambda dims: (ONE,) * (2 - len(dims)) + dims))
-atleast_3d = implements(np.atleast_3d)(at_least(3, lambda dims: {0: (ONE,) * 3, 1: (ONE, *dims, ONE), 2: (*dims, ONE)}[len(dims)]))
+atleast_3d = implements(np.atleast_3d)(at_least(3,
+                                                lambda dims: {0: (ONE,) * 3, 1: (ONE, *dims, ONE), 2: (*dims, ONE)}[len(dims)]))
 
 
 @implements(np.broadcast_to)
@@ -247,9 +248,9 @@ def concatenate(arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = 
                               f"dimension 0 there are {rank} and {rank_of(p)} axes in the arrays at index 0 and {k}")
         for j, (a, b) in enumerate(zip(dims_of(parts[0]), dims_of(p), strict=True)):
             if j != place and not equal(a, b):
-                raise shape_error("all the input array dimensions except for the concatenation axis must match exactly, but along "
-                                  f"dimension {j}, the array at index 0 has size {sizes().actual(a)} and the array at index {k} "
-                                  f"has size {sizes().actual(b)}")
+                raise shape_error("all the input array dimensions except for the concatenation axis must match exactly, but "
+                                  f"along dimension {j}, the array at index 0 has size {sizes().actual(a)} and the array at "
+                                  f"index {k} has size {sizes().actual(b)}")
     first = dims_of(parts[0])
     parts = [reshape_to(p, [d if j == place else first[j] for j, d in enumerate(dims_of(p))]) for p in parts]
     return emit_concat(parts, place)
@@ -357,7 +358,7 @@ implements(np.vsplit)(splitter(lambda rank: 0))
 implements(np.dsplit)(splitter(lambda rank: 2))
 
 
-@implements(np.unstack)
+@implements(getattr(np, "unstack", None))
 def unstack(x: Any, /, *, axis: Any = 0) -> tuple[Operand, ...]:
     """np.unstack."""
     value = as_value(x)
@@ -383,7 +384,8 @@ def tile(A: Any, reps: Any) -> Operand:
         spread.append(d)
     x = reshape_to(x, dims)
     if len(spread) > rank:
-        x = emit("broadcast", x, dims=tuple(map(sizes().resolve, spread)), axes=tuple(axes)) if rank_of(x) else filled(x, tuple(spread))
+        x = emit("broadcast", x, dims=tuple(map(sizes().resolve, spread)),
+                 axes=tuple(axes)) if rank_of(x) else filled(x, tuple(spread))
     return reshape_to(x, [d * c for d, c in zip(dims, counts, strict=True)])
 
 
@@ -397,7 +399,8 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Operand:
         if not is_concrete(repeats):
             raise unsupported("np.repeat with traced counts: the length of the result is not known")
         known = np.repeat(np.arange(as_int(dims[place])), np.asarray(repeats))
-        return getitem(x, (*[slice(None)] * place, known))
+        repeated: Operand = getitem(x, (*[slice(None)] * place, known))
+        return repeated
     count = as_dim(repeats if is_integer(repeats) else np.asarray(repeats).item())
     spread = (*dims[:place + 1], count, *dims[place + 1:])
     axes = tuple(k for k in range(len(spread)) if k != place + 1)
@@ -426,7 +429,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Operand:
     shifts = shift if isinstance(shift, (tuple, list)) else (shift,)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     many = max(len(shifts), len(axes))
-    for s, k in zip(tuple(shifts) * (many if len(shifts) == 1 else 1), tuple(axes) * (many if len(axes) == 1 else 1), strict=True):
+    for s, k in zip(tuple(shifts) * (many if len(shifts) == 1 else 1), tuple(axes) * (many if len(axes) == 1 else 1),
+                    strict=True):
         x = rolled(x, as_dim(s), normalise_axis(k, rank_of(x)))
     return x
 
@@ -469,7 +473,8 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **keywords: Any) -> 
     x = as_value(array)
     values = keywords.pop("constant_values", 0)
     if keywords or mode not in ("constant", *EDGES):
-        raise unsupported(f"np.pad with mode={mode!r} {' '.join(keywords)} is not supported", f"use one of constant, {', '.join(EDGES)}")
+        raise unsupported(f"np.pad with mode={mode!r} {' '.join(keywords)} is not supported",
+                          f"use one of constant, {', '.join(EDGES)}")
     for axis, (before, after) in enumerate(pairs(pad_width, rank_of(x))):
         for width, end in ((as_dim(before), False), (as_dim(after), True)):
             if width.constant == 0:
@@ -545,7 +550,8 @@ def wrap_border(x: Operand, axis: int, width: Dim, before: Dim) -> Operand:
     return section(x, axis, before, width)
 
 
-EDGES: dict[str, Callable[..., Operand]] = {"edge": edge_border, "reflect": mirrored(1), "symmetric": mirrored(0), "wrap": wrap_start}
+EDGES: dict[str, Callable[..., Operand]] = {"edge": edge_border, "reflect": mirrored(1), "symmetric": mirrored(0),
+                                            "wrap": wrap_start}
 
 
 # ---------------------------------------------------------------------------------------------------- triangles, diagonals
@@ -678,7 +684,8 @@ def gradient_along(x: Operand, spacing: Any, axis: int) -> Operand:
     """Second order differences inside, first order ones at the ends."""
     length = dims_of(x)[axis]
     if not compare(length, ">=", 2):
-        raise shape_error("Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are required.")
+        raise shape_error("Shape of array too small to calculate a numerical gradient, at least (edge_order + 1) elements are "
+                              "required.")
     h = as_value(spacing)
     differences = diff(x, axis=axis)
     if rank_of(h):

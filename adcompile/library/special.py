@@ -83,7 +83,8 @@ def vector_norm(x: Operand, ord: Any, axis: Any, keepdims: Any) -> Operand:
         return sum_(cast(ew.logical_not(ew.equal_to(x, 0)), x.type.dtype), axis, keepdims=keepdims)
     if ord == 1:
         return sum_(sized, axis, keepdims=keepdims)
-    return ew.power(sum_(ew.power(sized, ord), axis, keepdims=keepdims), ew.true_divide(1.0, ord) if not is_concrete(ord) else 1.0 / ord)
+    return ew.power(sum_(ew.power(sized, ord), axis, keepdims=keepdims),
+                    ew.true_divide(1.0, ord) if not is_concrete(ord) else 1.0 / ord)
 
 
 def matrix_norm(x: Operand, ord: Any, axes: tuple[int, ...], keepdims: Any) -> Operand:
@@ -91,7 +92,8 @@ def matrix_norm(x: Operand, ord: Any, axes: tuple[int, ...], keepdims: Any) -> O
     if ord in (None, "fro"):
         return euclidean(x, axes, keepdims)
     if ord not in (1, -1, math.inf, -math.inf):
-        raise unsupported(f"np.linalg.norm of matrices with ord={ord!r} is not supported: it needs singular values", "use ord='fro'")
+        raise unsupported(f"np.linalg.norm of matrices with ord={ord!r} is not supported: it needs singular values",
+                          "use ord='fro'")
     inner, outer = axes if abs(ord) == 1 else axes[::-1]
     sums = sum_(ew.absolute(x), inner, keepdims=True)
     reduce = max_ if ord > 0 else min_
@@ -277,10 +279,10 @@ def polygamma(n: Any, x: Any) -> Operand:
 
 # ---------------------------------------------------------------------------------------------------- math
 MATH: dict[str, str] = {
-    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log2": "log2", "log10": "log10", "log1p": "log1p", "sqrt": "sqrt", "cbrt": "cbrt",
-    "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "atan2": "atan2", "sinh": "sinh",
-    "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "fabs": "abs", "copysign": "copysign",
-    "fmod": "fmod", "erf": "erf", "erfc": "erfc", "lgamma": "lgamma", "isnan": "isnan", "isinf": "isinf",
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log2": "log2", "log10": "log10", "log1p": "log1p", "sqrt": "sqrt",
+    "cbrt": "cbrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "atan2": "atan2",
+    "sinh": "sinh", "cosh": "cosh", "tanh": "tanh", "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "fabs": "abs",
+    "copysign": "copysign", "fmod": "fmod", "erf": "erf", "erfc": "erfc", "lgamma": "lgamma", "isnan": "isnan", "isinf": "isinf",
     "isfinite": "isfinite",
 }
 

@@ -1,8 +1,6 @@
 """Scalar functions that the `code` of rows calls. Their source is copied into the generated module, so each is plain
 Python with `math` and `np` only, may call only functions that its row lists before it, and works on scalars of any width."""
 
-# ruff: noqa: PLR0124      (x != x is how to ask for NaN in a loop that is to be vectorised)
-
 from __future__ import annotations
 
 import math
@@ -64,7 +62,7 @@ def digamma(x: float) -> float:
 
 def digamma_positive(x: float) -> float:
     """`digamma` for x > 0; near its root 1.4616... by a Taylor series, where the recurrence would cancel."""
-    if x == math.inf or x != x:
+    if x == math.inf or x != x:             # x != x: NaN, in a way that vectorises
         return x
     t = x - 1.4616321449683622
     if abs(t) < 0.02:
