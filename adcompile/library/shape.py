@@ -358,7 +358,7 @@ implements(np.vsplit)(splitter(lambda rank: 0))
 implements(np.dsplit)(splitter(lambda rank: 2))
 
 
-@implements(getattr(np, "unstack", None))
+@implements(np.unstack)
 def unstack(x: Any, /, *, axis: Any = 0) -> tuple[Operand, ...]:
     """np.unstack."""
     value = as_value(x)
