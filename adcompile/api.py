@@ -81,7 +81,9 @@ class CompiledFunction:
         """Capture and compile for a call like this one."""
         started = time.perf_counter()
         captured = self.capture(args, kwargs)
-        return compile_function(captured, self.options, capture_seconds=time.perf_counter() - started).specialisation()
+        made = compile_function(captured, self.options, capture_seconds=time.perf_counter() - started).specialisation()
+        made.any_number = self.expression is not None
+        return made
 
     def capture(self, args: tuple, kwargs: dict[str, Any], *, abstract: bool = False) -> Any:
         """The captured function, for a call like this one; `abstract`: of which only types are known."""
@@ -303,7 +305,7 @@ def is_sympy(thing: Any) -> bool:
     """Whether it comes from SymPy (which is not imported to find out): expressions, and lists of them and numbers."""
     if isinstance(thing, (list, tuple)):
         return any(map(is_sympy, thing)) and all(isinstance(x, (int, float)) or is_sympy(x) for x in thing)
-    return any(t.__module__.split(".")[0] == "sympy" for t in type(thing).__mro__)
+    return any((t.__module__ or "").split(".")[0] == "sympy" for t in type(thing).__mro__)
 
 
 def python_function(function: Any) -> Any:

@@ -83,10 +83,11 @@ def check_grad(f: Any, *args: Any, max_entries: int = 200) -> GradientCheck:
     arguments = dict(compiled.dispatch.bind(args, {}))
     tree = specialisation.writer.gradient_tree()
     gradients = flatten_like(gradient, tree, "gradient")
+    function = compiled.function if compiled.expression is None else compiled.value       # a SymPy expression is no function
     entries: list[Entry] = []
     for index, g in zip(specialisation.wrt_order, gradients):
         source = specialisation.signature.inputs[index]
-        value = Replacer(compiled.function, arguments, compiled.dispatch.signature, source.access, compiled.options.has_aux)
+        value = Replacer(function, arguments, compiled.dispatch.signature, source.access, compiled.options.has_aux)
         entries += compare_leaf(value, source.text, np.asarray(g), max_entries)
     return GradientCheck(tuple(entries))
 

@@ -51,6 +51,7 @@ class Specialisation:
     has_gradient: bool
     stages: Any = None                      # what the pipeline keeps for inspection
     keys: set[tuple[LeafKey, ...]] = field(default_factory=set)      # of the calls it was made for
+    any_number: bool = False                # its types do not come from a call: integers are cast to floats in every call
 
     def __post_init__(self) -> None:
         self.wrt_order = wrt_leaves(self.signature) if self.has_gradient else []
@@ -117,7 +118,7 @@ class Specialisation:
             key = tuple(leaf_key(value) for value in raw)
             if fresh:
                 self.keys.add(key)
-            lenient = key in self.keys
+            lenient = self.any_number or key in self.keys
             if self.mixed and not lenient:
                 return None
             values = tuple(convert(value, param.type, wrt=k in self.wrt, lenient=lenient)
