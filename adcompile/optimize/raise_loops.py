@@ -104,29 +104,65 @@ class Raiser(FoldingBuilder):
         if operation.op == "for":
             self.rewrite_loop(operation, operands)
             return
-        regions = tuple(self.rewrite_block(r) for r in operation.regions)
+        if operation.op == "cond":
+            then, otherwise = operation.regions
+            regions = (self.rewrite_branch(then, operands[0], True), self.rewrite_branch(otherwise, operands[0], False))
+        else:
+            regions = tuple(self.rewrite_block(r) for r in operation.regions)
         self.location = self.ranges.location = operation.location
         if operation.op == "wrap_index" and self.wrapped(operation, operands[0]):
             return
         self.append(Operation(operation.op, operands, operation.results, operation.attributes, regions, operation.location))
 
+    def rewrite_branch(self, block: Block, predicate: Operand, truth: bool) -> Block:
+        """A branch of a cond, knowing that its predicate is true (or false)."""
+        with self.ranges.where(self.implied(predicate, truth)):
+            return self.rewrite_block(block)
+
+    def implied(self, predicate: Operand, truth: bool) -> list[Dim]:
+        """Polynomials that are not negative where a predicate has this value."""
+        made = self.definitions.get(predicate) if isinstance(predicate, Value) else None
+        if made is None:
+            return []
+        if made.op == "not":
+            return self.implied(made.operands[0], not truth)
+        if made.op == ("and" if truth else "or"):
+            return [d for x in made.operands for d in self.implied(x, truth)]
+        if made.op not in ("lt", "le", "gt", "ge") or made.operands[0].type.dims:
+            return []
+        a, b = map(self.ranges.dim, made.operands)
+        if a is None or b is None:
+            return []
+        op = made.op if truth else {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}[made.op]
+        return [{"lt": b - a - 1, "le": b - a, "gt": a - b - 1, "ge": a - b}[op]]
+
     def wrapped(self, operation: Operation, index: Operand) -> bool:
         """Replace an index that is on its axis (or always counted from the end of it) by its place."""
-        form = self.ranges.dim(index)
-        extremes = None if form is None else self.ranges.extremes(form)
-        if extremes is None:
+        bounds = self.ranges.bounds(index)
+        if bounds is None:
             return False
-        low, high = extremes
+        low, high = bounds
         length: Dim = operation.attributes["dim"]
         for shift in (ZERO, length):
             with self.ranges.tentative() as keep:
-                if self.ranges.within(low + shift, high + shift, length):
+                if self.ranges.within(low + shift, high + shift, length) and (
+                        not self.ranges.wide or self.ranges.at_least(length, ONE)):
                     keep.append(True)
             if keep:
                 place = index if shift == ZERO else self.emit("add", (index, self.integer(shift)))
-                self.values[operation.result] = place
+                self.values[operation.result] = self.clipped(place, length) if self.ranges.wide else place
                 return True
         return False
+
+    def clipped(self, place: Operand, length: Dim) -> Operand:
+        """A place that is on the axis in a branch, kept on it outside: both branches may be computed."""
+        with self.ranges.everywhere():
+            bounds = self.ranges.bounds(place)
+            if bounds is None or not self.ranges.surely(bounds[0]):
+                place = self.emit("maximum", (place, Literal(0, DType.i64)))
+            if bounds is None or not self.ranges.surely(length - 1 - bounds[1]):
+                place = self.emit("minimum", (place, self.integer(length - 1)))
+        return place
 
     def integer(self, dim: Dim) -> Operand:
         """A polynomial in sizes and loop indices as a value."""

@@ -7,7 +7,7 @@ sizes that is not plain is looked up in the call that was captured and, if true 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ..ir.core import Function, Literal, Location, Operand, Operation, Value
@@ -36,7 +36,9 @@ class Ranges:
         self.function, self.sizes = function, sizes
         self.location: Location | None = None
         self.known: dict[Value, Dim] = {}
+        self.between: dict[Value, tuple[Dim, Dim]] = {}         # smallest and largest value, where no polynomial is known
         self.indices: dict[str, tuple[Value, Dim | None, Dim | None]] = {}        # symbol -> index, from, below
+        self.wide: list[dict[str, tuple[Value, Dim | None, Dim | None]]] = []      # what `indices` was outside branches
         self.lengths = {s for s, size in function.sizes.items() if size.axis is not None}
         for symbol, size in function.sizes.items():
             if size.axis is None:
@@ -61,12 +63,46 @@ class Ranges:
         if operation.op == "size":
             self.known[operation.result] = operation.attributes["dim"]
             return
+        if operation.op in ("mod", "maximum", "minimum"):
+            self.confine(operation)
+            return
         operands = [self.dim(x) for x in operation.operands]
         if operation.op not in ("add", "sub", "mul", "neg") or None in operands:
             return
         a, *rest = [d for d in operands if d is not None]
         b = rest[0] if rest else ZERO
         self.known[operation.result] = {"add": a + b, "sub": a - b, "mul": a * b, "neg": -a}[operation.op]
+
+    def confine(self, operation: Operation) -> None:
+        """Note the bounds of i % n, max(i, j), min(i, j)."""
+        a, b = operation.operands
+        if operation.op == "mod":
+            divisor = self.dim(b)
+            if divisor is not None and not index_symbols(divisor) and self.at_least(divisor, ONE):
+                self.between[operation.result] = (ZERO, divisor - 1)
+            return
+        left, right = self.bounds(a), self.bounds(b)
+        if left is None or right is None:
+            return
+        pick = self.larger if operation.op == "maximum" else self.smaller
+        low, high = pick(left[0], right[0]), pick(left[1], right[1])
+        if low is not None and high is not None:
+            self.between[operation.result] = (low, high)
+
+    def larger(self, a: Dim, b: Dim) -> Dim | None:
+        """The larger of two sizes, None where that is not known."""
+        return a if self.at_least(a, b) else b if self.at_least(b, a) else None
+
+    def smaller(self, a: Dim, b: Dim) -> Dim | None:
+        """The smaller of two sizes, None where that is not known."""
+        return b if self.at_least(a, b) else a if self.at_least(b, a) else None
+
+    def bounds(self, x: Operand) -> tuple[Dim, Dim] | None:
+        """The smallest and the largest value of an integer over all loop indices."""
+        form = self.dim(x)
+        if form is None:
+            return self.between.get(x) if isinstance(x, Value) else None
+        return self.extremes(form)
 
     @contextmanager
     def loop(self, index: Value, low: Dim | None, high: Dim | None) -> Iterator[None]:
@@ -76,6 +112,42 @@ class Ranges:
         self.known[index] = Dim.symbol(symbol)
         yield
         del self.indices[symbol]
+
+    @contextmanager
+    def where(self, positive: Sequence[Dim]) -> Iterator[None]:
+        """Inside: these are not negative, which may narrow what a loop index can be."""
+        saved = dict(self.indices)
+        for dim in positive:
+            self.narrow(dim)
+        self.wide.append(saved)
+        yield
+        self.indices = self.wide.pop()
+
+    @contextmanager
+    def everywhere(self) -> Iterator[None]:
+        """Inside: the indices as they are outside all branches."""
+        saved, self.indices = self.indices, {s: self.wide[0].get(s, found) for s, found in self.indices.items()}
+        yield
+        self.indices = saved
+
+    def narrow(self, dim: Dim) -> None:
+        """Take note of dim >= 0 where it bounds the innermost loop index that it depends on."""
+        for symbol in reversed(self.indices):
+            parts = self.linear(dim, symbol)
+            if parts is None or parts[1] == ZERO:
+                continue
+            rest, factor = parts
+            index, low, high = self.indices[symbol]
+            if factor == ONE and low is not None and self.surely(-rest - low):
+                self.indices[symbol] = (index, -rest, high)
+            if factor == -ONE and high is not None and self.surely(high - rest - 1):
+                self.indices[symbol] = (index, low, rest + 1)
+            return
+
+    def surely(self, dim: Dim) -> bool:
+        """Whether a polynomial is never negative, without assuming anything."""
+        extremes = self.extremes(dim)
+        return extremes is not None and self.never_negative(self.resolve(extremes[0]))
 
     def linear(self, dim: Dim, symbol: str) -> tuple[Dim, Dim] | None:
         """dim = rest + factor * symbol, None where it is not of this form."""
