@@ -80,7 +80,7 @@ class CompiledFunction:
     def specialise(self, args: tuple, kwargs: dict[str, Any]) -> Specialisation:
         """Capture and compile for a call like this one."""
         started = time.perf_counter()
-        captured = self.capture(args, kwargs)
+        captured = self.capture(args, kwargs) if self.expression is None else self.capture_sympy(self.dispatch.bind(args, kwargs))
         made = compile_function(captured, self.options, capture_seconds=time.perf_counter() - started).specialisation()
         made.any_number = self.expression is not None
         return made
@@ -89,7 +89,7 @@ class CompiledFunction:
         """The captured function, for a call like this one; `abstract`: of which only types are known."""
         options = self.options
         if self.expression is not None:
-            return self.capture_sympy(None if abstract else self.dispatch.bind(args, kwargs))
+            return self.expression
         wanted = {"wrt": options.wrt if self.gradient else None, "has_aux": options.has_aux, "dtype": options.dtype,
                   "name": options.name, "scalar": self.gradient}
         if self.is_method:
@@ -130,6 +130,7 @@ class CompiledFunction:
             call.arguments.update(njit.example(arguments, self.dispatch.name, Abstract))
             captured = self.capture(call.args, call.kwargs, abstract=True)
             made = compile_function(captured, self.options).specialisation()
+            made.any_number = self.expression is not None
             if not njit.fits(made, arguments):
                 given = ", ".join(f"{name}: {t}" for name, t in arguments.items())
                 raise njit.TypingError(f"{self.dispatch.name} cannot be called with ({given}) inside @njit code")

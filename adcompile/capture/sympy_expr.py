@@ -173,7 +173,7 @@ def position(entry: Any, arguments: Sequence[Given]) -> int | None:
         symbols, shape = symbols_of(entry, None)
     except CaptureError:
         return None
-    return next((k for k, a in enumerate(arguments) if a.symbols == symbols and a.shape == shape), None)
+    return next((k for k, a in enumerate(arguments) if a.symbols == symbols and bool(a.shape) == bool(shape)), None)
 
 
 def no_argument(entry: Any, arguments: Sequence[Given], where: Location | None) -> DifferentiationError:
