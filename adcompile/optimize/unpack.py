@@ -10,6 +10,7 @@ terms of entries; outside, only what comes out of loops unpacked is treated so. 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
@@ -330,7 +331,8 @@ class Unpacker:
         if not is_small(value.type):
             into.append(value)
             return
-        scalars = {place: self.builder.value(f"{value.name}_{'_'.join(map(str, place))}", value.type.with_dims(()))
+        stem = re.sub(r"_\d+$", "", value.name)
+        scalars = {place: self.builder.value(f"{stem}_{'_'.join(map(str, place))}", value.type.with_dims(()))
                    for place in places(value.type)}
         self.entries[value] = dict(scalars)
         into.extend(scalars.values())

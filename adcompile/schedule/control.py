@@ -18,7 +18,8 @@ from ..ir.dims import Dim
 from ..ir.loops import Apply, Assign, Break, Expr, Fill, For, If, Number, Rename, SizeOf, Var, While, subexpressions
 from ..ir.loops import Statement as LoopStatement
 from ..ir.types import DType
-from .index import Operand, Read
+from .index import Operand
+from .polish import is_unnamed
 
 if TYPE_CHECKING:
     from .lower import Lowering, Statement
@@ -66,6 +67,12 @@ def lower_control(lowering: Lowering, op: Operation) -> None:
     s = lowering.statement(op.results[0], (), "=", "", reads, (), after=first, overwrites=tuple(overwritten), control=control)
     for result in op.results[1:]:
         lowering.definitions[result].statements.append(s)
+    for k, result in enumerate(op.results):
+        names = [result.name, *(part.block.arguments[len(part.block.arguments) - len(op.results) + k].name
+                                for part in control.parts[-1:] if op.op != "cond")]
+        named = [name for name in names if not is_unnamed(name)]
+        if named and is_unnamed(lowering.root(result).name):
+            lowering.wishes.setdefault(lowering.root(result), named[0])
     lowering.rotated |= {r for k, r in enumerate(op.results) if r.type.dims and any(changes_name(part, k) for part in control.parts)}
 
 
@@ -171,6 +178,21 @@ def plus(a: Linear, b: Linear) -> Linear:
 
 
 # ------------------------------------------------------------------------------------------------------ writing
+def plain_while(s: LoopStatement) -> LoopStatement:
+    """`while True: if not c: break; ...` as `while c: ...`, everywhere in a statement."""
+    if isinstance(s, For):
+        return replace(s, body=tuple(map(plain_while, s.body)))
+    if isinstance(s, If):
+        return replace(s, body=tuple(map(plain_while, s.body)), orelse=tuple(map(plain_while, s.orelse)))
+    if not isinstance(s, While):
+        return s
+    body = tuple(map(plain_while, s.body))
+    first = body[0]
+    if s.condition == TRUE and isinstance(first, If) and first.body == (Break(),) and isinstance(first.condition, Apply):
+        return While(first.condition.operands[0], body[1:])
+    return replace(s, body=body)
+
+
 def write_control(writer: Writer, s: Statement) -> None:
     """Write a loop or a choice."""
     control = s.control

@@ -40,6 +40,7 @@ from .index import (
 )
 from .control import Control, lower_control
 from .inplace import CONTROL, VIEWS, Plan, Planner
+from .polish import is_unnamed
 
 MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
 WIDENED_COST = 2.0                  # the same for a value that is read along axes it does not have
@@ -151,6 +152,7 @@ class Lowering:
         self.parts: dict[Value, tuple[Value, str]] = {}       # an accumulation merged into another: (that one, sign)
         self.merged: set[Value] = set()                       # inner sums of such merged accumulations
         self.sums: dict[Value, list[tuple[GraphOperand, str]]] = {}   # such a sum: its terms that are not accumulations
+        self.wishes: dict[Value, str] = {}                    # names for storage whose first value has none
         self.rotated: set[Value] = set()                      # results of loops that do so
         self.outputs: list[Operand | Value] = []
 
@@ -372,7 +374,7 @@ class Lowering:
             self.finish_sum(op)
         if op.op in VIEWS and (op.result in self.plan.kept or self.is_element_of_a_loop(op)) and \
                 isinstance(self.read(op.result, self.axes_for(op.result.type)), Read):
-            self.views[op.result] = (self.copied(op.result), lambda index: index)
+            self.views[op.result] = (self.copied(op.result, self.element_name(op)), lambda index: index)
 
     def is_element_of_a_loop(self, op: Operation) -> bool:
         """Whether an element of an array is to be read once, into a local scalar: a loop reads it, or a loop's body twice."""
@@ -385,6 +387,14 @@ class Lowering:
         self.define(copy, axes)
         self.statement(copy, axes, "=", "{0}", (self.read(value, axes),), axes)
         return copy
+
+    def element_name(self, op: Operation) -> str:
+        """The name of an element of an array: p_0 for p[0], the user's where there is one."""
+        read = None if op.result.type.dims else self.read(op.result)
+        if not is_unnamed(op.result.name) or not isinstance(read, Read):
+            return op.result.name
+        numbers = [i.offset.constant for i in read.index if isinstance(i, Affine) and not i.terms]
+        return "_".join([read.value.name, *map(str, numbers)]) if len(numbers) == len(read.index) else op.result.name
 
     # ------------------------------------------------------------------------------------------------ shared storage
     def owns(self, value: Value) -> bool:
@@ -686,7 +696,10 @@ class Lowering:
             if self.parent is None:
                 self.location, self.forward = None, k < self.returned
             if not result.type.dims:
-                self.outputs.append(self.read(result))
+                read = self.read(result)
+                if isinstance(read, Read) and read.index and isinstance(result, Value):     # an element: read like any other
+                    read = self.read(self.copied(result))
+                self.outputs.append(read)
                 continue
             assert isinstance(result, Value)
             if self.root(result) is not home and (self.root(result) in taken or not self.has_own_array(result, k)):

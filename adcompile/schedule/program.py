@@ -31,7 +31,7 @@ from ..ir.loops import Statement as LoopStatement
 from ..ir.types import DType, Type
 from .axes import AxisClasses
 from .checks import Checks, settled
-from .control import moves, write_control
+from .control import moves, plain_while, write_control
 from .index import (
     ONE,
     ZERO,
@@ -171,6 +171,7 @@ class Writer:
                         for o in self.lowering.outputs[:self.interface.returned])
         taken = self.outer_names | set(self.loop_names.values()) | {b.name for b in self.buffers}
         body, returns = polish(tuple(self.frames[0].out), returns, taken)
+        body = tuple(map(plain_while, body))
         return Program(self.interface, self.function, self.parameters, self.gradients, self.sizes, tuple(self.buffers),
                        tuple((self.arrays[v], c) for v, c in self.lowering.arrays.items()), body, returns,
                        tuple(self.lowering.support.values()))
@@ -291,7 +292,7 @@ class Writer:
     def name_storage(self, storage: Storage) -> None:
         """Name the array and the local scalar of a value, and allocate the array."""
         value = storage.definition.value
-        wish = value.name or "t"
+        wish = self.lowering.wishes.get(value, value.name or "t")
         home = self.array_of(value)
         given = self.wished.get(home) if home in self.storage else self.place_name(home)
         if home is not value and home in self.storage and not self.storage[home].array and not self.storage[home].local:
@@ -398,7 +399,7 @@ class Writer:
         for node in nodes:
             forward = {leaf.statement.forward for leaf, _ in leaves([node])}
             own.append("forward and backward in one pass" if len(forward) == 2 else "forward" if True in forward else "backward")
-        loops = [k for k, node in enumerate(nodes) if isinstance(node, Loop)]
+        loops = [k for k, node in enumerate(nodes) if is_loop(node)]
         if not loops:
             return [text if "backward" not in own[:k] else "backward" for k, text in enumerate(own)]
         found = []
@@ -406,9 +407,9 @@ class Writer:
         for k, node in enumerate(nodes):
             behind = next((own[i] for i in loops if i >= k), None)
             before = next((own[i] for i in reversed(loops) if i < k), None)
-            turned = not isinstance(node, Loop) and (turned or own[k] == "backward")
-            if isinstance(node, Loop) or not before or not behind:
-                found.append(own[k] if isinstance(node, Loop) else before or behind or "")
+            turned = not is_loop(node) and (turned or own[k] == "backward")
+            if is_loop(node) or not before or not behind:
+                found.append(own[k] if is_loop(node) else before or behind or "")
             else:
                 found.append(behind if turned else before)
         return found
@@ -582,6 +583,11 @@ class Writer:
             below = constant is not None and constant < 0
             expr = Apply("{0} - {1}" if below else "{0} + {1}", (expr, SizeOf(-index.offset if below else index.offset)))
         return expr
+
+
+def is_loop(node: Node) -> bool:
+    """Whether this is a loop of whichever kind."""
+    return isinstance(node, Loop) or node.statement.control is not None
 
 
 def assignment(name: str, expr: Expr, location: Location | None, keep: bool) -> LoopStatement:
