@@ -235,6 +235,19 @@ def columns_of_a_row(b: Builder, A: Value) -> Any:
     return total(out * out * out)
 
 
+@program(A=A)
+def parts_of_rows(b: Builder, A: Value) -> Any:
+    """out[i, 1:3] = ..., a store at index arrays."""
+    columns = ops.iota(dim=Dim.of(2), dtype=I64) + 1
+
+    def body(i: Value, out: Value) -> Any:
+        rows = ops.broadcast(ops.wrap_index(i, dim=dim(A)), dims=(Dim.of(2),), axes=())
+        found = ops.gather(A, rows, columns - 1, axes=(0, 1)) * ops.gather(out, rows, columns, axes=(0, 1))
+        return (ops.scatter_set(out, rows, columns, ops.sin(found), axes=(0, 1)),)
+    (out,) = loop(b, 0, length(A), (A,), body)
+    return total(out * out)
+
+
 @program(x=X, k=K)
 def histogram(b: Builder, x: Value, k: Value) -> Any:
     def body(i: Value, out: Value) -> Any:

@@ -44,6 +44,17 @@ class Body:
         """The operation of the body that defines x."""
         return self.definitions.get(x) if isinstance(x, Value) else None
 
+    def scalar(self, x: Operand) -> Operand | None:
+        """x itself if it is a scalar, or the scalar in all its entries; None where they can differ."""
+        if not x.type.rank:
+            return x
+        made = self.definition(x)
+        return made.operands[0] if made is not None and made.op == "broadcast" and not made.operands[0].type.rank else None
+
+    def separable(self, indices: Sequence[Operand]) -> bool:
+        """Whether an access at these indices keeps its shape when indices that are scalars are taken first."""
+        return bool(indices) and (scalars(indices) or any(self.scalar(i) is None for i in indices))
+
     def inside(self, x: Operand) -> bool:
         """Whether x belongs to the body."""
         return isinstance(x, Value) and x in self.depends
@@ -52,16 +63,17 @@ class Body:
 # ---------------------------------------------------------------------------------------------------- places in arrays
 @dataclass(frozen=True)
 class Versions:
-    """A carried array and what single stores made of it within a turn; nothing else is done with any of them."""
+    """A carried array and what stores made of it within a turn; nothing else is done with any of them."""
 
+    body: Body
     values: frozenset[Value]
-    accesses: tuple[Operation, ...]             # gather, scatter_add, scatter_set, all at scalar indices
+    accesses: tuple[Operation, ...]             # gather, scatter_add, scatter_set
     choices: tuple[Operation, ...]              # select between two versions, by one scalar
 
     def index(self, access: Operation, axis: int) -> Operand | None:
-        """The index of an access along an axis, None where it takes the whole axis."""
+        """The scalar index of an access along an axis, None where it takes several entries of the axis."""
         axes = access.attributes["axes"]
-        return access.operands[1 + axes.index(axis)] if axis in axes else None
+        return self.body.scalar(access.operands[1 + axes.index(axis)]) if axis in axes else None
 
 
 def versions_of(body: Body, argument: Value) -> Versions | None:
@@ -73,9 +85,9 @@ def versions_of(body: Body, argument: Value) -> Versions | None:
         used = sum(x in values for x in operands_in(o))
         if not used:
             continue
-        if used == 1 and o.op == "gather" and o.operands[0] in values and scalars(o.operands[1:]):
+        if used == 1 and o.op == "gather" and o.operands[0] in values and body.separable(o.operands[1:]):
             accesses.append(o)
-        elif used == 1 and o.op in SCATTERS and o.operands[0] in values and scalars(o.operands[1:-1]):
+        elif used == 1 and o.op in SCATTERS and o.operands[0] in values and body.separable(o.operands[1:-1]):
             accesses.append(o)
             values.add(o.result)
         elif used == 2 and o.op == "select" and o.operands[0] not in values and chosen_by(body, o) is not None:
@@ -87,7 +99,7 @@ def versions_of(body: Body, argument: Value) -> Versions | None:
     position = body.arguments.index(argument)
     if elsewhere != 1 or body.yields[position] not in values:
         return None
-    return Versions(frozenset(values), tuple(accesses), tuple(choices))
+    return Versions(body, frozenset(values), tuple(accesses), tuple(choices))
 
 
 def scalars(operands: Sequence[Operand]) -> bool:
@@ -97,10 +109,7 @@ def scalars(operands: Sequence[Operand]) -> bool:
 
 def chosen_by(body: Body, o: Operation) -> Operand | None:
     """The scalar that a select of arrays depends on, None where it differs between entries."""
-    predicate = body.definition(o.operands[0])
-    if predicate is not None and predicate.op == "broadcast" and predicate.operands[0].type.rank == 0:
-        return predicate.operands[0]
-    return None
+    return body.scalar(o.operands[0]) if o.result.type.rank else None
 
 
 # ---------------------------------------------------------------------------------------------------- accumulations

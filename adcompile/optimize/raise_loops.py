@@ -106,7 +106,8 @@ class Raiser(FoldingBuilder):
             return
         if operation.op == "cond":
             then, otherwise = operation.regions
-            regions = (self.rewrite_branch(then, operands[0], True), self.rewrite_branch(otherwise, operands[0], False))
+            regions: tuple[Block, ...] = (self.rewrite_branch(then, operands[0], True),
+                                          self.rewrite_branch(otherwise, operands[0], False))
         else:
             regions = tuple(self.rewrite_block(r) for r in operation.regions)
         self.location = self.ranges.location = operation.location
