@@ -48,6 +48,9 @@ class DType(Enum):
         """Signed or unsigned integer, not bool."""
         return self.value.startswith(("int", "uint"))
 
+    # Members are compared by identity; Enum's own hash goes through the name, which shows in large graphs.
+    __hash__ = object.__hash__
+
     def __str__(self) -> str:
         return self.name
 

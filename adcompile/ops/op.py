@@ -26,7 +26,7 @@ def shared_dims(*types: Type) -> tuple[Dim, ...]:
 def same_type(*types: Type) -> Type:
     """Elementwise type rule: all operands have one dtype and one shape; literals (rank 0) fit any shape."""
     dims = shared_dims(*types)
-    if len({t.dtype for t in types}) != 1:
+    if any(t.dtype is not types[0].dtype for t in types):
         raise TypeError(f"an elementwise operation on mixed dtypes {', '.join(map(str, types))}")
     return Type(types[0].dtype, dims)
 
