@@ -22,8 +22,7 @@ from .errors import (
     UnsupportedOp,
     VerifyError,
 )
-
-__version__ = "0.1.0"
+from .version import __version__
 
 __all__ = [
     "AdcompileError", "CaptureError", "CompiledGrad", "CompiledValue", "DifferentiationError", "GuardError", "ShapeError",
