@@ -78,10 +78,11 @@ def lower_control(lowering: Lowering, op: Operation) -> None:
 
 def changes_name(part: Lowering, k: int) -> bool:
     """Whether a region puts another array into a place under its name, itself or in a loop inside it."""
-    if len(part.outputs) <= k or not isinstance(part.outputs[k], Value):
+    if len(part.outputs) <= k:
         return False
-    root = part.root(part.outputs[k])       # type: ignore[arg-type]
-    return part.rotating and root is not part.homes[k] or root in {part.root(r) for r in part.rotated}
+    output, home = part.outputs[k], part.homes[k]
+    rotated = {part.root(r) for r in part.rotated}
+    return home in rotated or isinstance(output, Value) and (part.root(output) in rotated or part.rotating and part.root(output) is not home)
 
 
 def carried_operands(op: Operation) -> tuple[GraphOperand | None, ...]:
