@@ -248,6 +248,15 @@ def parts_of_rows(b: Builder, A: Value) -> Any:
     return total(out * out)
 
 
+@program(A=A, k=np.array([2, 0, 2]))
+def chosen_columns(b: Builder, A: Value, k: Value) -> Any:
+    """A[i, k] with an array k."""
+    def body(i: Value, s: Value) -> Any:
+        rows = ops.broadcast(ops.wrap_index(i, dim=dim(A)), dims=k.type.dims, axes=())
+        return (s + total(ops.sin(ops.gather(A, rows, ops.wrap_index(k, dim=dim(A, 1)), axes=(0, 1)))) * number_of(i),)
+    return loop(b, 0, length(A), (number(0.0),), body)
+
+
 @program(x=X, k=K)
 def histogram(b: Builder, x: Value, k: Value) -> Any:
     def body(i: Value, out: Value) -> Any:
@@ -542,6 +551,11 @@ def test_a_filled_array_is_the_values_themselves() -> None:
 
 def test_places_that_are_bounded_need_no_check() -> None:
     assert "wrap_index" not in {o.op for o in walk(raised(PROGRAMS["at_the_ends"]).body)}
+
+
+def test_a_scalar_index_beside_arrays_is_a_slice() -> None:
+    gathers = [o for o in walk(raised(PROGRAMS["chosen_columns"]).body) if o.op == "gather"]
+    assert [o.attributes["axes"] for o in gathers] == [(1,)]
 
 
 def test_user_names_are_kept() -> None:

@@ -242,25 +242,50 @@ def cost_of(operation: Operation) -> float:
     return own + sum(cost_of(o) for r in operation.regions for o in r.operations)
 
 
-def with_additions(b: Builder, block: Block) -> Block:
-    """A body in which a[i] = a[i] + x, written as a read and a store, is an addition at that place."""
+def with_plain_accesses(b: Builder, block: Block) -> Block:
+    """A body in which a[i] = a[i] + x, written as a read and a store, is an addition at that place, and a[i, array] takes
+    a[i] first."""
     body = Body(block)
     values: dict[Value, Operand] = {}
     with b.region() as out:
         b.blocks[-1][0].extend(block.arguments)
         for operation in block.operations:
             o = replaced(operation, values)
+            b.location = o.location
             added = addition(body, operation)
+            fixed = scalar_axes(body, operation)
+            if fixed:
+                values[operation.result] = gather_twice(b, o, [body.scalar(x) for x in operation.operands[1:]], fixed, values)
+                continue
             if added is None:
                 b.append(o)
                 continue
             value, negative = added
-            b.location = o.location
             new = b.emit("neg", (value,)) if negative else value
             values[operation.result] = b.emit("scatter_add", (*o.operands[:-1], new), o.attributes)
         out.extend(values.get(x, x) if isinstance(x, Value) else x for x in block.yields)
     result: Block = out[0]
     return Block(result.arguments, tuple(live_operations(result.operations, result.yields)), result.yields)
+
+
+def scalar_axes(body: Body, o: Operation) -> list[int]:
+    """For a gather at arrays: the positions of the indices that are one scalar which depends on the turn."""
+    if o.op != "gather" or scalars(o.operands[1:]) or not body.separable(o.operands[1:]):
+        return []
+    return [k for k, x in enumerate(o.operands[1:]) if body.on(x) and body.scalar(x) is not None]
+
+
+def gather_twice(b: Builder, o: Operation, indices: Sequence[Operand | None], first: Sequence[int],
+                 values: Mapping[Value, Operand]) -> Operand:
+    """A gather that takes some indices, known to be scalars, before the others."""
+    axes = o.attributes["axes"]
+    taken = tuple(axes[k] for k in first)
+    found = [values.get(x, x) if isinstance(x, Value) else x for x in (indices[k] for k in first)]
+    part = b.emit("gather", (o.operands[0], *found), {"axes": taken})
+    rest = [k for k in range(len(axes)) if k not in first]
+    left = tuple(axes[k] - sum(a < axes[k] for a in taken) for k in rest)
+    result: Operand = b.emit("gather", (part, *(o.operands[1 + k] for k in rest)), {"axes": left})
+    return result
 
 
 def addition(body: Body, o: Operation) -> tuple[Operand, bool] | None:

@@ -13,7 +13,7 @@ from ..ir.dims import Dim
 from ..ir.op import TABLE, literal_like
 from ..ir.types import DType
 from .batch import ONE, ZERO, Along, Batch, Entry, Index, NotBatchable, Uniform, section, starts_at_size
-from .carries import TURNWISE, Body, Chain, Term, chosen_by, term_operands, versions_of, with_additions, without_branches
+from .carries import TURNWISE, Body, Chain, Term, chosen_by, term_operands, versions_of, with_plain_accesses, without_branches
 from .ranges import index_symbol, index_symbols
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LoopRaiser:
             raise NotBatchable("the number of turns is not a size")
         self.b, self.loop, self.low, self.high = b, loop, low, high
         self.count = b.sizes.resolve(high - low)
-        self.body = Body(with_additions(b, without_branches(b, loop.regions[0])))
+        self.body = Body(with_plain_accesses(b, without_branches(b, loop.regions[0])))
         self.symbol = index_symbol(self.body.index)
 
     def run(self) -> tuple[Operand, ...]:
