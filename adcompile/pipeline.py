@@ -36,6 +36,7 @@ from .optimize.hoist import hoist
 from .optimize.marks import erase_marks
 from .optimize.shift import detach_shifts
 from .optimize.simplify import simplify
+from .optimize.unpack import unpack
 from .runtime.compile import CompiledModule
 from .runtime.debug import InterpretedModule
 from .runtime.dispatch import Specialisation
@@ -138,9 +139,11 @@ PASSES = (
     #    name             run                       needs gives  meaning                  kept as
     Pass("cse primal",    graph_pass(cse),          G,    G,     Meaning.EXACT,           "capture"),
     Pass("detach shifts", graph_pass(detach_shifts), G,  G,     Meaning.EXACT,           "capture", gradient_only=True),
+    Pass("unpack primal", graph_pass(unpack),       G,    G,     Meaning.REASSOCIATES,    "capture"),
     Pass("reverse",       run_reverse,              G,    G,     Meaning.DIFFERENTIATES,  "autodiff", gradient_only=True),
     Pass("erase marks",   graph_pass(erase_marks),  G,    G,     Meaning.EXACT,           "passes"),
     Pass("simplify",      graph_pass(simplify),     G,    G,     Meaning.REASSOCIATES,    "passes"),
+    Pass("unpack",        graph_pass(unpack),       G,    G,     Meaning.REASSOCIATES,    "passes"),
     Pass("cse",           graph_pass(cse),          G,    G,     Meaning.EXACT,           "passes"),
     Pass("hoist",         graph_pass(hoist),        G,    G,     Meaning.EXACT,           "passes"),
     Pass("dce",           graph_pass(dce),          G,    G,     Meaning.EXACT,           "passes"),
