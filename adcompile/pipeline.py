@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -73,6 +73,7 @@ class Options:
     fastmath: bool = True
     debug: bool = False
     name: str | None = None
+    checkpoint: int | bool | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Context:
     signature: Signature
     options: Options
     function: Function                      # the latest graph, for passes on later levels
+    hints: Mapping[str, int] = field(default_factory=dict)     # the sizes of the call that was captured
 
     @property
     def wrt(self) -> tuple[int, ...]:
@@ -104,7 +106,7 @@ class Pass:
 
 def run_reverse(function: Function, context: Context) -> Function:
     """Append the adjoint: results are then the primal results and one cotangent a differentiated parameter."""
-    return value_and_grad(function, context.wrt)
+    return value_and_grad(function, context.wrt, context.options.checkpoint, context.hints)
 
 
 def run_schedule(function: Function, context: Context) -> Program:
@@ -199,7 +201,7 @@ class Compiled:
 
 
 def compile_function(captured: Any, options: Options, *, until: str | None = None, capture_seconds: float = 0.0) -> Compiled:
-    """Run the passes over a captured function (an object with `.function` and `.signature`), up to the one named `until`."""
+    """Run the passes over a captured function (an object with `.function`, `.signature` and `.hints`), up to the one named `until`."""
     value: Any = captured.function
     stages = [Stage("capture", "capture", value, capture_seconds)]
     verifying = os.environ.get("ADCOMPILE_VERIFY") == "1"
@@ -210,7 +212,7 @@ def compile_function(captured: Any, options: Options, *, until: str | None = Non
         if verifying and isinstance(value, Function):
             verify(value, after=stages[-1].name)
         started = time.perf_counter()
-        value = each.run(value, Context(captured.signature, options, graph))
+        value = each.run(value, Context(captured.signature, options, graph, captured.hints))
         stages.append(Stage(each.name, each.stage, value, time.perf_counter() - started))
         graph = value if isinstance(value, Function) else graph
         if each.name == until:

@@ -250,25 +250,6 @@ def test_the_result_must_be_a_real_scalar() -> None:
         value_and_grad(function, (0,))
 
 
-def test_a_traced_while_is_refused_in_reverse_mode() -> None:
-    with Builder("f") as b:
-        b.location = WHERE
-        x = b.parameter("x", Type(DType.f64))
-        with b.region() as condition:
-            c = b.parameter("c", Type(DType.f64))
-            condition.append(ops.lt(c, 10.0))
-        with b.region() as body:
-            c = b.parameter("c", Type(DType.f64))
-            body.append(c * c)
-        result = b.emit("while", (x,), regions=(condition[0], body[0]))
-        function = b.finish((result[0] if isinstance(result, tuple) else result,))
-    with pytest.raises(DifferentiationError, match="while"):
-        value_and_grad(function, (0,))
-    forward = jvp(function, (0,))
-    verify(forward)
-    assert_close(interpret(forward, (2.0, 1.0)), (16.0, 32.0))      # x**4 and its slope
-
-
 # ------------------------------------------------------------------------------------------------- control flow
 def test_a_loop_that_runs_zero_times() -> None:
     graph = GRAPHS["logistic_map"]()
@@ -282,11 +263,11 @@ def test_sums_save_nothing() -> None:
     assert not [o for o in walk(value_and_grad(graph.function, graph.wrt).body) if o.op == "scatter_set"]
 
 
-def test_an_array_updated_in_place_is_not_saved_whole() -> None:
+def test_what_an_array_keeps_is_not_saved() -> None:
+    """The values before are in the final array, those that are overwritten in the argument."""
     graph = GRAPHS["recurrence_in_place"]()
     adjoint = value_and_grad(graph.function, graph.wrt)
-    saved = [o.results[0].type.rank for o in walk(adjoint.body) if o.op == "scatter_set" and "saved" in str(o.operands[0])]
-    assert saved and max(saved) == 1
+    assert not [v.name for o in walk(adjoint.body) for v in o.results if "saved" in v.name]
 
 
 def test_gradient_through_a_conditional_update_of_an_array() -> None:

@@ -7,7 +7,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,11 @@ Wrt = int | str | Sequence[int | str]
 
 @dataclass(frozen=True)
 class CapturedFunction:
-    """What `capture` gives: the graph, and how Python calls it."""
+    """What `capture` gives: the graph, how Python calls it, and the sizes of the call that was captured."""
 
     function: Function
     signature: Signature
+    hints: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     active = {index for t in wrt_trees for index in leaves(t)}
     signature = Signature(name, python, inputs, trees, tree, checks, wrt_trees, isinstance(wrt, (int, str)), has_aux,
                           tuple(x.text for k, x in enumerate(inputs) if k not in active))
-    return CapturedFunction(function, signature)
+    return CapturedFunction(function, signature, {} if assume_sizes else dict(trace.sizes.hints))
 
 
 # --------------------------------------------------------------------------------------------------------- the callable

@@ -1,6 +1,8 @@
 """Forward mode: tangents computed next to the values.
 
-    jvp(f, wrt):  (a, b, a_dot) -> (f(a, b)..., y_dot...)      one tangent parameter per entry of `wrt`, one tangent per real result
+    jvp(f, wrt):  (a, b, a_dot) -> (f(a, b)..., y_dot...)
+
+one tangent parameter per entry of `wrt`, one tangent per real result.
 
 Needs: verified IR. Leaves: IR without dead code. Tangent operations carry the location of their operation.
 """

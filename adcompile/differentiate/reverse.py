@@ -10,21 +10,26 @@ adjoint operation carries the location of the operation it came from. Needs: ver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ..errors import DifferentiationError
-from ..ir.analysis import all_values, live_operations, renamed
+from ..ir.analysis import all_values, defined_symbol, live_operations, renamed
 from ..ir.core import Block, Function, Literal, Location, Operand, Operation, Value, walk
+from ..ir.dims import Dim
 from ..ir.fold import FoldingBuilder
 from .activity import active_values, carries_derivative
+from .alive import Alive
+from .bounds import Bounds
+from .checkpoint import Checkpoint
 from .control import reverse_control
-from .residuals import Bounds
 from .rules import Cotangent, pull_back, wanted_operands, zeros
 
 
-def value_and_grad(function: Function, wrt: tuple[int, ...]) -> Function:
+def value_and_grad(function: Function, wrt: tuple[int, ...], checkpoint: Checkpoint = None,
+                   hints: Mapping[str, int] = MappingProxyType({})) -> Function:
     """The function with the gradient of its result 0, a real scalar, with respect to the parameters `wrt`: results are
-    all of its own, then one cotangent per entry of `wrt`."""
+    all of its own, then one cotangent per entry of `wrt`. `checkpoint`, `hints`: see checkpoint.py."""
     check_wrt(function, wrt)
     value = function.results[0]
     if not value.type.dtype.is_float or value.type.dims:
@@ -32,7 +37,7 @@ def value_and_grad(function: Function, wrt: tuple[int, ...]) -> Function:
             f"the gradient of '{function.name}' needs a real scalar result, and it returns {describe(value)}",
             last_location(function), "Return a real scalar, for example np.sum(...) of the array.")
     with FoldingBuilder(function) as builder:
-        sweep = Reverse(builder, function, wrt, (value,))
+        sweep = Reverse(builder, function, wrt, (value,), checkpoint, hints)
         sweep.seed(value, Literal(1.0, value.type.dtype))
         return sweep.run()
 
@@ -55,7 +60,8 @@ def vjp(function: Function, wrt: tuple[int, ...]) -> Function:
 class Reverse:
     """One reverse sweep over a function."""
 
-    def __init__(self, builder: FoldingBuilder, function: Function, wrt: tuple[int, ...], results: Sequence[Operand]) -> None:
+    def __init__(self, builder: FoldingBuilder, function: Function, wrt: tuple[int, ...], results: Sequence[Operand],
+                 checkpoint: Checkpoint = None, hints: Mapping[str, int] = MappingProxyType({})) -> None:
         self.builder, self.function = builder, function
         self.wrt = tuple(function.params[i] for i in wrt)
         self.parameters = list(function.params)
@@ -67,6 +73,14 @@ class Reverse:
         self.guards = list(function.guards)
         self.bounds = Bounds(name for name, size in function.sizes.items() if size.axis is None)
         self.bounds.learn(function.body)
+        self.alive = Alive(self.bounds, function.params)
+        self.argument_types = [p.type for p in function.params]
+        self.defined = {defined_symbol(o) for o in walk(function.body)}
+        self.depth = 0                                             # in how many regions the sweep is
+        self.capacities: dict[Value, Dim] = {}                     # how many turns loops have at most, by their index
+        self.again: set[Value] = set()                             # indices of loops that run again before their adjoint
+        self.segments: set[Value] = set()                          # indices of loops that are checkpointed
+        self.checkpoint, self.hints = checkpoint, hints
 
     def seed(self, result: Operand, value: Operand) -> None:
         """Add to the cotangent of a result of the function."""
@@ -75,7 +89,28 @@ class Reverse:
 
     def add(self, x: Value, contribution: Cotangent) -> None:
         """Add a contribution to the cotangent of x."""
-        self.pending[x] = added(self.pending.get(x), contribution)
+        self.pending[x] = self.added(self.pending.get(x), contribution)
+
+    def added(self, before: Cotangent | None, contribution: Cotangent) -> Cotangent:
+        """The sum of two contributions. An entry of it is a strong zero only where both are. What was scattered into zeros is
+        scattered into the other one."""
+        if before is None:
+            return contribution
+        value = self.scattered_into(before.value, contribution.value)
+        return Cotangent(before.value + contribution.value if value is None else value, before.maskable and contribution.maskable)
+
+    def scattered_into(self, base: Operand, contribution: Operand) -> Operand | None:
+        """base + contribution as one scatter_add, if the operation emitted last has scattered the contribution into zeros."""
+        operations = self.builder.blocks[-1][1]
+        last = operations[-1] if operations else None
+        if last is None or last.op != "scatter_add" or last.result is not contribution or not isinstance(base, Value):
+            return None
+        zeros = [o for o in operations[-2:] if o.op == "broadcast" and o.result is last.operands[0]]
+        if not zeros or not isinstance(zeros[0].operands[0], Literal) or zeros[0].operands[0].value != 0:
+            return None
+        operations.remove(last)
+        result: Operand = self.builder.emit("scatter_add", (base, *last.operands[1:]), last.attributes)
+        return result
 
     def run(self) -> Function:
         """Visit all operations and finish the function."""
@@ -93,6 +128,7 @@ class Reverse:
         """The adjoint operations of a region, which read its values, and the cotangents that the targets end with; zeros
         where nothing arrived. `before`: the cotangents of outer values so far; `arrived`: those of the yields."""
         outside, self.pending = self.pending, dict(before)
+        self.depth += 1
         for x, ct in zip(region.yields, arrived, strict=True):
             if ct is not None and isinstance(x, Value) and x in self.active:
                 self.add(x, ct)
@@ -102,14 +138,32 @@ class Reverse:
             ends = [self.pending[v] if v in self.pending else Cotangent(zeros(v.type), True) for v in targets]
         block: Block = out[0]
         self.pending = outside
+        self.depth -= 1
         return block.operations, ends
 
     def current_block(self, block: Block) -> Block:
         """A block with its loops as they are now."""
         if not any(o in self.replaced for o in block.operations):
             return block
-        operations = tuple(new for o in block.operations for new in self.replaced.get(o, [o]))
-        return Block(block.arguments, operations, block.yields)
+        return Block(block.arguments, tuple(new for o in block.operations for new in self.current(o)), block.yields)
+
+    def current(self, operation: Operation) -> list[Operation]:
+        """What stands in the place of a primal operation now."""
+        return [o for new in self.replaced.get(operation, [operation])
+                for o in ([new] if new is operation else self.current(new))]
+
+    def adopt(self, copies: Mapping[Value, Operand], loop: Operation) -> None:
+        """Treat a copy of primal operations, with a new loop, as primal."""
+        self.active.update(new for old, new in copies.items() if old in self.active and isinstance(new, Value))
+        self.kept.update(new for new in copies.values() if isinstance(new, Value))
+        self.bounds.learn(Block((), (loop,), ()))
+
+    def new_symbol(self) -> str:
+        """The name of a new size symbol."""
+        symbol = self.builder.fresh("turns")
+        while symbol in self.function.sizes or symbol in self.defined:
+            symbol = self.builder.fresh("turns")
+        return symbol
 
     def replace(self, old: Operation, new: list[Operation]) -> None:
         """Put other operations in the place of a primal one."""
@@ -128,7 +182,7 @@ class Reverse:
         own: dict[Value, Cotangent] = {}                     # so that both sides of x * x are added up first
         for x, contribution in zip(operation.operands, pull_back(operation, cotangents, wanted), strict=True):
             if contribution is not None and isinstance(x, Value):
-                own[x] = added(own.get(x), contribution)
+                own[x] = self.added(own.get(x), contribution)
         for x, contribution in own.items():
             self.add(x, contribution)
 
@@ -159,13 +213,6 @@ class Reverse:
         return {y: self.builder.fresh(self.names[y]) for y in defined if y in self.names}
 
 
-def added(before: Cotangent | None, contribution: Cotangent) -> Cotangent:
-    """The sum of two contributions. An entry of it is a strong zero only where both are."""
-    if before is None:
-        return contribution
-    return Cotangent(before.value + contribution.value, before.maskable and contribution.maskable)
-
-
 def check_wrt(function: Function, wrt: tuple[int, ...]) -> None:
     """Refuse parameters that have no gradient."""
     for index in wrt:
@@ -180,7 +227,8 @@ def check_wrt(function: Function, wrt: tuple[int, ...]) -> None:
 
 def describe(x: Operand) -> str:
     """What an operand is, in the user's words."""
-    kind = {"bool": "boolean", "float": "floating point", "complex": "complex"}.get(x.type.dtype.value.rstrip("0123456789"), "integer")
+    name = x.type.dtype.value.rstrip("0123456789")
+    kind = {"bool": "boolean", "float": "floating point", "complex": "complex"}.get(name, "integer")
     if not x.type.dims:
         return f"a {kind} scalar" if kind != "integer" else "an integer"
     shape = ", ".join(map(str, x.type.dims)) + ("," if x.type.rank == 1 else "")

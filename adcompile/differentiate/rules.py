@@ -19,6 +19,7 @@ from ..ir.op import TABLE, Op
 from ..ir.types import Type
 from .activity import carries_derivative
 
+
 @dataclass(frozen=True)
 class Cotangent:
     """A cotangent on its way down; `maskable`: entries of it may be strong zeros."""
