@@ -13,6 +13,14 @@ stay in a loop of their own, if that one does not need the raised ones):
     rows         an array of which turn i reads and writes only the part at index i + constant along one axis
     last         a value that only the last turn leaves behind
     serial       anything else
+
+Loops that stay gain too: what is the same at every turn leaves them (hoisted), a part of an array that all turns share is
+carried in its place (promote.py), and an index that is on its axis for all turns (ranges.py) is not checked. An index that is
+not known to be on its axis is checked for all turns at once, and only if there is one; as everywhere, the check of an index
+goes with a value that nothing needs.
+
+With `hints`, the sizes of the captured call, a loop over w that indexes X[:, j] takes the axes to be one if they are now; that
+becomes a guard, as when NumPy code is captured. Without, only what guards and polynomials prove is used.
 """
 
 from __future__ import annotations
