@@ -305,9 +305,9 @@ def test_integers_from_outside_are_sizes(monkeypatch: pytest.MonkeyPatch) -> Non
         return sum(x * k for k in range(COUNT))
 
     captured = agrees(f, X3)
-    assert [str(g) for g in captured.function.guards] == ["COUNT == 3"]
     monkeypatch.setitem(globals(), "COUNT", 4)
-    assert not holds(captured, X3)
+    assert holds(captured, X3)
+    assert_close(run(captured, X3), f(X3))
 
 
 def test_partials_hold_inputs() -> None:
@@ -602,35 +602,6 @@ def refuse(error: type[Exception], f: Callable[..., Any], *args: Any, match: str
     return message
 
 
-def branch_if(x: Any) -> Any:
-    y = x * 2.0
-    if y[0] > 0.0:
-        return y
-    return -y
-
-
-def branch_while(x: Any) -> Any:
-    while np.sum(x) > 0.0:
-        x = x - 1.0
-    return x
-
-
-def branch_ternary(x: Any) -> Any:
-    return 1.0 if x[0] > 0.0 else 2.0
-
-
-def branch_and(x: Any) -> Any:
-    return x[0] and x[1]
-
-
-def branch_not(x: Any) -> Any:
-    return not x[0]
-
-
-def branch_chain(x: Any) -> Any:
-    return 0.0 < x[0] < 1.0
-
-
 def branch_filter(x: Any) -> Any:
     return [v for v in x if v > 0.0]
 
@@ -641,29 +612,10 @@ def branch_assert(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("f", "construct", "at"), [
-    (branch_if, "`if`", "if y[0] > 0.0"), (branch_while, "`while`", "while np.sum"), (branch_ternary, "`if-else`", "if x[0]"),
-    (branch_and, "`and`", "x[0] and"), (branch_not, "`not`", "not x[0]"), (branch_chain, "condition", "0.0 < x[0] < 1.0"),
     (branch_filter, "`if`", "for v in x if"), (branch_assert, "`assert`", "assert x[0]")])
 def test_conditions_on_traced_values(f: Callable[..., Any], construct: str, at: str) -> None:
     message = refuse(CaptureError, f, X3, at=at)
     assert construct in message and "np." in message or construct == "`assert`"
-
-
-def store_item(x: Any) -> Any:
-    x[0] = 1.0
-    return x
-
-
-def store_traced(x: Any) -> Any:
-    a = np.zeros(3, dtype=int)
-    a[0] = x[0]
-    return a
-
-
-def store_view(x: Any) -> Any:
-    view = x.T
-    x += 1.0
-    return view
 
 
 def store_global(x: Any) -> Any:
@@ -683,7 +635,7 @@ def append_outside(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("f", "at"), [
-    (store_item, "x[0] = 1.0"), (store_traced, "a[0] = x[0]"), (store_view, "x += 1.0"), (store_global, "global SCALE"),
+    (store_global, "global SCALE"),
     (store_outside, 'TABLE["rate"] = x'), (append_outside, "append(x)")])
 def test_stores_are_refused(f: Callable[..., Any], at: str) -> None:
     refuse(CaptureError, f, X3, at=at)
@@ -738,13 +690,14 @@ def unknown_function(x: Any) -> Any:
 
 
 def unknown_method(x: Any) -> Any:
-    return np.add.at(x, [0], 1.0)
+    np.multiply.at(x, [0], 1.0)
+    return x
 
 
 def test_unsupported_functions_are_named() -> None:
     message = refuse(UnsupportedOp, unknown_function, np.eye(2), match=r"numpy\.linalg\.eig", at="np.linalg.eig(x)")
     assert "nearest supported function" in message
-    refuse(UnsupportedOp, unknown_method, X3, match="add")
+    refuse(UnsupportedOp, unknown_method, X3, match="multiply")
 
 
 def long_loop(x: Any) -> Any:
@@ -764,18 +717,16 @@ def long_while(x: Any) -> Any:
 def test_errors_of_capture_pass_through_handlers() -> None:
     def f(x: Any) -> Any:
         try:
-            return 1.0 if x[0] > 0.0 else 2.0
+            return 1.0 if x > 0.0 else 2.0
         except Exception:
             return x
 
-    refuse(CaptureError, f, X3, at="if x[0] > 0.0")
+    refuse(CaptureError, f, X3, at="if x > 0.0")
 
 
-def test_long_loops_are_refused() -> None:
-    agrees(long_while, np.ones(20))
-    refuse(CaptureError, long_while, np.ones(1000), at="while k <")
-    agrees(long_loop, np.ones(20))
-    refuse(CaptureError, long_loop, np.ones(1000), match="1000 times", at="for k in range")
+def test_long_loops_are_loops() -> None:
+    for f in (long_while, long_loop):
+        assert len(ops(agrees(f, np.ones(20)))) == len(ops(agrees(f, np.ones(1000))))
 
 
 def test_tracers_that_escape_raise() -> None:

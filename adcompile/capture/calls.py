@@ -16,8 +16,12 @@ from ..errors import CaptureError
 from ..ir.types import DType, dtype_of
 from ..library.registry import LIBRARY
 from . import source
+from .branch import condition
+from .grown import GrownList
 from .hook import Scope, read_attribute
 from .inputs import is_user_module
+from .iterables import builtin_enumerate, builtin_reversed, builtin_zip
+from .rewriter import HOOK
 from .trace import (
     TRACED,
     SymInt,
@@ -27,6 +31,9 @@ from .trace import (
     contains,
     current_trace,
     function_name,
+    into,
+    making_site,
+    trace_anew,
     user_location,
 )
 
@@ -95,18 +102,67 @@ def numeric(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: d
         refuse_effects(function)
     if function in NEW_ARRAYS and function in LIBRARY and makes_floats(function, arguments, keywords):
         return trace.apply(function, arguments, keywords)
-    if not contains(arguments, TRACED) and not contains(keywords, TRACED):
-        return function(*map(callback, arguments), **{k: callback(a) for k, a in keywords.items()})
-    if keywords.pop("out", None) is not None:
-        raise CaptureError(f"{function_name(function)}(..., out=) writes into an array", user_location(), "use the function's result")
+    if not contains(arguments, (*TRACED, GrownList)) and not contains(keywords, TRACED):
+        return made(trace, function(*map(callback, arguments), **{k: callback(a) for k, a in keywords.items()}))
+    writer = WRITERS.get(function)
+    if writer is not None:
+        return writer(trace, *arguments, **keywords)
+    if isinstance(function, np.ufunc) and len(arguments) == function.nin + 1 and function.nout == 1:
+        *arguments_, keywords["out"] = arguments
+        arguments = tuple(arguments_)
+    out = keywords.pop("out", None)
+    if out is not None:
+        out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+        where = keywords.pop("where", True) if isinstance(function, np.ufunc) else True
+        return into(trace, lambda: numeric(trace, function, arguments, keywords), out, where)
+    original = arguments[0] if arguments and isinstance(arguments[0], GrownList) and not keywords and len(arguments) == 1 else None
+    arguments = tuple(a.array() if isinstance(a, GrownList) else a for a in arguments)
     if function not in LIBRARY and isinstance(function, type) and len(arguments) == 1 and not keywords:
         return convert(trace, arguments[0], np.dtype(function))
     weak = function_name(function).startswith("math.")
     if function in COPYING and arguments and isinstance(arguments[0], Tracer) and len(arguments) == 1 and not keywords:
         return arguments[0].fresh()
+    if function in STACKING and isinstance(arguments[0], Tracer) and original is not None:
+        return trace.apply(np.reshape, (arguments[0], (-1, *arguments[0].shape[2:]))) if function is np.concatenate else arguments[0].fresh()
     return trace.apply(function, arguments, keywords, weak=weak)
 
 
+def made(trace: Trace, result: Any) -> Any:
+    """A concrete array that the function makes; traced if it turned out that it holds traced values later."""
+    if isinstance(result, np.ndarray) and result.dtype.kind in "biufc":
+        site = making_site()
+        if site in trace.traced_sites:
+            return trace.apply(np.asarray, (result,)).fresh()
+        trace.made[id(result)] = site, result
+    return result
+
+
+def copy_to(trace: Trace, destination: Any, source: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """`np.copyto`."""
+    into(trace, lambda: trace.apply(np.asarray, (source,)), destination, where)
+
+
+def fill_diagonal(trace: Trace, array: Any, value: Any, wrap: bool = False) -> None:
+    """`np.fill_diagonal`."""
+    if not isinstance(array, Tracer):
+        raise trace_anew(trace, array)
+    rows, columns = array.shape if array.ndim == 2 else (None, None)
+    if rows is None:
+        raise CaptureError("np.fill_diagonal of an array that has not two axes", user_location())
+    length = rows if rows <= columns else columns
+    places = trace.apply(np.arange, (length,))
+    array[places, places] = value
+
+
+def put_mask(trace: Trace, array: Any, mask: Any, values: Any) -> None:
+    """`np.putmask`, `np.place` with one value or an array of the same shape."""
+    if not isinstance(array, Tracer):
+        raise trace_anew(trace, array)
+    array[mask] = values
+
+
+WRITERS: dict[Any, Callable[..., Any]] = {np.copyto: copy_to, np.fill_diagonal: fill_diagonal, np.putmask: put_mask}
+STACKING: frozenset[Any] = frozenset({np.stack, np.vstack, np.concatenate})
 COPYING = frozenset({np.copy, np.array})
 NEW_ARRAYS: frozenset[Any] = frozenset({np.zeros, np.ones, np.empty, np.full})
 
@@ -187,7 +243,7 @@ def traceable(function: types.FunctionType) -> Callable[..., Any]:
     if new is None:
         return without_source(function)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[source.HOOK] = types.CellType(Hooks(function))
+    cells[HOOK] = types.CellType(Hooks(function))
     result = types.FunctionType(new.code, function.__globals__, function.__name__, read_defaults(function),
                                 tuple(cells[name] for name in new.free))
     result.__kwdefaults__ = function.__kwdefaults__
@@ -310,7 +366,9 @@ def builtin_type(trace: Trace, *arguments: Any) -> Any:
 
 def builtin_len(trace: Trace, x: Any) -> Any:
     """`len(x)`."""
-    if isinstance(x, Tracer):
+    if isinstance(x, GrownList):
+        return x.length
+    if isinstance(x, (Tracer, TracedRange)):
         return x.length()
     return len(trace.inputs.materialise(x))
 
@@ -319,9 +377,8 @@ def builtin_range(trace: Trace, *bounds: Any) -> Any:
     """`range(...)`, traced where a bound is."""
     if not any(isinstance(b, TRACED) for b in bounds):
         return range(*bounds)
-    if any(isinstance(b, Tracer) for b in bounds):
-        raise CaptureError("`range` over a traced number, which is not known while the function is captured", user_location(),
-                           "take the bound from an integer argument or an array's shape")
+    if any(isinstance(b, Tracer) and (b.ndim or b.dtype.kind not in "iu") for b in bounds):
+        raise TypeError("'float' object cannot be interpreted as an integer")
     start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1)}.get(len(bounds), bounds)
     return TracedRange(trace, start, stop, step)
 
@@ -353,11 +410,15 @@ def scalar(x: Any, name: str) -> Any:
 
 def builtin_bool(trace: Trace, *arguments: Any) -> Any:
     """`bool(x)`."""
+    if arguments and isinstance(arguments[0], Tracer):
+        return condition(trace, arguments[0], "bool()")
     return bool(*arguments)
 
 
 def builtin_sum(trace: Trace, iterable: Any, start: Any = 0) -> Any:
     """`sum(iterable)`."""
+    if isinstance(iterable, GrownList):
+        iterable = iterable.array()
     if isinstance(iterable, Tracer):
         total = trace.apply(np.sum, (iterable,), {"axis": 0})
         return total if isinstance(start, int) and start == 0 else start + total
@@ -372,6 +433,8 @@ def extremum(plain: Callable[..., Any], pair: np.ufunc, reduction: Callable[...,
     def apply(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
         items = arguments
         if len(arguments) == 1:
+            if isinstance(arguments[0], GrownList):
+                arguments = (arguments[0].array(),)
             if isinstance(arguments[0], Tracer) and not keywords:
                 return trace.apply(reduction, arguments)
             items = tuple(trace.inputs.materialise(arguments[0]))
@@ -384,6 +447,7 @@ def extremum(plain: Callable[..., Any], pair: np.ufunc, reduction: Callable[...,
 def quantifier(plain: Callable[..., Any], reduction: Callable[..., Any]) -> Callable[..., Any]:
     """`any` or `all` of a traced array."""
     def apply(trace: Trace, iterable: Any) -> Any:
+        iterable = iterable.array() if isinstance(iterable, GrownList) else iterable
         return trace.apply(reduction, (iterable,)) if isinstance(iterable, Tracer) else plain(trace.inputs.materialise(iterable))
     return apply
 
@@ -405,5 +469,5 @@ BUILTINS: dict[Any, Callable[..., Any]] = {
     isinstance: builtin_isinstance, type: builtin_type, len: builtin_len, range: builtin_range, float: builtin_float,
     int: builtin_int, bool: builtin_bool, sum: builtin_sum, min: extremum(min, np.minimum, np.min),
     max: extremum(max, np.maximum, np.max), any: quantifier(any, np.any), all: quantifier(all, np.all),
-    getattr: builtin_getattr, dict: builtin_dict,
+    getattr: builtin_getattr, dict: builtin_dict, enumerate: builtin_enumerate, zip: builtin_zip, reversed: builtin_reversed,
 }

@@ -15,15 +15,16 @@ import numpy as np
 from ..errors import CaptureError, DifferentiationError, ShapeError
 from ..ir.analysis import live_operations, renamed
 from ..ir.builder import Builder
-from ..ir.core import Block, Function, Guard, Location, Operand, Operation, Size, Value, walk
+from ..ir.core import Block, Function, Guard, Location, Operand, Size, Value, walk
 from ..ir.dims import Dim
 from ..ir.op import literal_like
 from ..ir.rebuild import resolve_sizes
 from ..ir.signature import Access, Argument, Input, Leaf, Node, Signature, Static, Tree, leaves
 from ..ir.types import DType, Type, dtype_of
 from .calls import call, python_function
+from .grown import GrownList
 from .inputs import STATIC, Inputs, identifier, is_dataclass_instance, is_number
-from .trace import SymInt, Trace, Tracer
+from .trace import Retrace, SymInt, Trace, Tracer
 
 Wrt = int | str | Sequence[int | str]
 
@@ -94,11 +95,24 @@ def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     """
     python = python_signature(f)
     name = name or function_name(f)
-    bound = bind(python, name, args, kwargs or {})
+    traced_sites: frozenset[Any] = frozenset()
+    while True:
+        try:
+            return trace_function(f, bind(python, name, args, kwargs or {}), python, name, wrt, has_aux, dtype, scalar, assume_sizes, traced_sites)
+        except Retrace as error:                # a concrete array turned out to hold traced values
+            if error.site in traced_sites:
+                raise
+            traced_sites |= {error.site}
+
+
+def trace_function(f: Callable[..., Any], bound: inspect.BoundArguments, python: inspect.Signature, name: str, wrt: Wrt | None,
+                   has_aux: bool, dtype: Any, scalar: bool, assume_sizes: bool, traced_sites: frozenset[Any]) -> CapturedFunction:
+    """One run of `f` on tracers. `traced_sites`: where it makes arrays that must be traced from the start."""
     places = wrt_places(python, bound.arguments, wrt, name)
     builder = Builder(identifier(name))
     builder.sizes.assume = assume_sizes
     with builder, Trace(builder) as trace:
+        trace.traced_sites = traced_sites
         arguments, trees = trace_arguments(trace.inputs, bound.arguments, places)
         wrt_trees = tuple(subtree(trees, place) for place in places)
         check_wrt(trace.inputs, wrt_trees, places, f)
@@ -299,6 +313,8 @@ def trace_result(trace: Trace, result: Any, f: Callable[..., Any], has_aux: bool
             return Node(type(x), fields, tuple(flatten(getattr(x, k)) for k in fields))
         if isinstance(x, (*STATIC, type, types.FunctionType)):
             return Static(x)
+        if isinstance(x, GrownList):
+            raise CaptureError("the function returns a list that a traced loop fills", location_of(f), "return np.array(the_list)")
         raise CaptureError(f"the function returns {describe(x)}", location_of(f),
                            "return numbers, arrays, or tuples, lists, dicts, NamedTuples and dataclasses of them")
 
@@ -412,18 +428,11 @@ def final_names(trace: Trace, body: Block) -> dict[Value, str]:
         taken.add(candidate)
         return candidate
 
-    def visit(operation: Operation) -> None:
-        for result in operation.results:
-            if result in trace.names:
-                names[result] = fresh(trace.names[result])
-        for region in operation.regions:
-            for inner in region.operations:
-                visit(inner)
-
-    for operation in body.operations:
-        visit(operation)
-    for operation in walk(body):
-        for result in operation.results:
-            if result not in names:
-                names[result] = fresh("t")
+    values = [v for operation in walk(body) for v in (*operation.results, *(a for r in operation.regions for a in r.arguments))]
+    for value in values:
+        if value in trace.names:
+            names[value] = fresh(trace.names[value])
+    for value in values:
+        if value not in names:
+            names[value] = fresh("t")
     return names

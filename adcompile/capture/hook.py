@@ -16,8 +16,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import CaptureError, UnsupportedOp
+from .control import ControlHooks
+from .grown import GrownList
 from .inputs import Origin, is_container, is_user_module
-from .trace import TRACED, Trace, Tracer, contains, current_trace, user_location
+from .trace import TRACED, SymInt, Trace, Tracer, contains, current_trace, trace_anew, user_location
 
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "Add": (operator.iadd, operator.add), "Sub": (operator.isub, operator.sub), "Mult": (operator.imul, operator.mul),
@@ -38,7 +40,7 @@ INSTEAD = {
 }
 
 
-class Scope:
+class Scope(ControlHooks):
     """The hooks as seen from one function. Calls are added by calls.py."""
 
     def __init__(self, function: types.FunctionType) -> None:
@@ -86,8 +88,14 @@ class Scope:
         trace = current_trace()
         if trace is None or isinstance(container, (Tracer, type)):
             return container[key]
+        if isinstance(container, GrownList):
+            return container[key]
         if isinstance(container, np.ndarray) and contains(key, TRACED):
             return trace.apply(operator.getitem, (container, key))
+        if isinstance(container, (list, tuple)) and isinstance(key, Tracer):
+            return entry_of_list(trace, trace.inputs.materialise(container), key)
+        if isinstance(container, range) and isinstance(key, Tracer):
+            return container.start + container.step * key
         origin = trace.inputs.origin(container)
         if origin is None:
             return container[key]
@@ -122,9 +130,6 @@ class Scope:
         """The condition of an `if`, `while`, conditional expression, `assert` or `not`."""
         if isinstance(value, Tracer):
             raise condition_error(value, construct)
-        trace = current_trace()
-        if construct == "while" and trace is not None:
-            trace.count_iteration()
         return self.iterate(value) if is_container(value) else value
 
     operand = truth
@@ -148,8 +153,9 @@ class Scope:
         if trace is not None:
             check_local(trace, target, f"[{key!r}]")
             if isinstance(target, np.ndarray) and contains((value, key), TRACED):
-                raise CaptureError("a traced value is stored into a NumPy array", user_location(),
-                                   "build the array from the values with np.stack, np.concatenate or np.array([...])")
+                raise trace_anew(trace, target)
+            if isinstance(target, list) and isinstance(key, Tracer):
+                raise CaptureError("an entry of a list is assigned at a traced index", user_location(), "use an array made with np.zeros")
         target[key] = value
 
     def store_attribute(self, value: Any, target: Any, name: str) -> None:
@@ -164,15 +170,17 @@ class Scope:
         in_place, plain = OPERATORS[symbol]
         if isinstance(current, Tracer):
             return update(current, plain, value)
-        if isinstance(current, np.ndarray) and contains(value, TRACED):
-            raise CaptureError("a NumPy array is changed in place by a traced value", user_location(),
-                               "write x = x + y instead of x += y")
+        trace = current_trace()
+        if isinstance(current, np.ndarray) and contains(value, TRACED) and trace is not None:
+            raise trace_anew(trace, current)
         return in_place(current, value)
 
     def augment_item(self, symbol: str, target: Any, key: Any, value: Any) -> None:
         """`target[key] op= value`."""
         if isinstance(target, Tracer):
-            target[key] = value
+            check_local(target.trace, target, f"[{key!r}]")
+            augment_array(target, symbol, key, value)
+            return
         self.store(self.augment(symbol, self.subscript(target, key), value), target, key)
 
     def augment_attribute(self, symbol: str, target: Any, name: str, value: Any) -> None:
@@ -219,6 +227,25 @@ def condition_error(value: Tracer, construct: str) -> CaptureError:
     value.trace.check_open()
     return CaptureError(f"`{construct}` depends on a traced {value.kind()}, which is not known while the function is captured",
                         user_location(), INSTEAD[construct])
+
+
+def entry_of_list(trace: Trace, items: Any, key: Tracer) -> Any:
+    """`items[key]` for a traced key: the items must be numbers or arrays of one shape, and become one array."""
+    if not all(isinstance(x, (Tracer, SymInt, int, float, complex, np.ndarray, np.generic)) for x in items) or key.dtype.kind not in "iu":
+        raise key.concrete("an index into a list", "use an array, or a loop over the list itself")
+    return trace.apply(operator.getitem, (trace.apply(np.stack, (list(items),)) if len({np.ndim(x) for x in items}) == 1 else items, key))
+
+
+def augment_array(target: Tracer, symbol: str, key: Any, value: Any) -> None:
+    """`target[key] op= value`."""
+    _, plain = OPERATORS[symbol]
+    if isinstance(key, Tracer) and key.dtype.kind == "b" and key.ndim:
+        target.trace.masked_store(target, key, plain(target, value))
+        return
+    if symbol in ("Add", "Sub") and target.trace.accumulate(target, key, value if symbol == "Add" else -value):
+        return
+    current = target[key]
+    target[key] = plain(current, value)
 
 
 def update(current: Tracer, function: Callable[[Any, Any], Any], value: Any) -> Any:

@@ -117,6 +117,7 @@ class Inputs:
         if key not in self.copies:
             self.origins[key] = Origin(array, self.captured(array), "constant")
             self.copies[key] = self.add(array, self.captured(array), "constant")
+            self.trace.protect(self.copies[key], "constant")
         tracer: Tracer = self.copies[key]
         return tracer
 
@@ -135,6 +136,7 @@ class Inputs:
         if is_number(value) and (not isinstance(value, np.ndarray) or value.dtype.kind in "biufc"):
             if access not in self.found:
                 self.found[access] = self.add(value, access, text)
+                self.trace.protect(self.found[access], text)
             return self.found[access]
         if isinstance(value, types.ModuleType):
             return value

@@ -13,25 +13,26 @@ import operator
 import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 
 from ..errors import CaptureError, ShapeError, UnsupportedOp
 from ..ir.builder import Builder
-from ..ir.core import Literal, Location, Operation, Value
+from ..ir.core import Block, Literal, Location, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import literal_like
-from ..ir.types import DType, dtype_of
-from ..library.core import cast
+from ..ir.types import DType, Type, dtype_of
+from ..library.core import cast, emit, filled, permuted
 from ..library.registry import LIBRARY
 from .inputs import Inputs, is_number
+from .rewriter import HOOK
+from .storage import Cell, Lost, Path, fitted, follow, is_view, path_to, places_of, shares_memory, written
 
-UNROLL_LIMIT = 256                  # iterations over a traced axis or range that are unrolled at most
+UNROLL_LIMIT = 64                   # turns of a loop that cannot become a loop of the compiled function are unrolled up to this
 SMALL_CONSTANT = 64                 # entries of a concrete array that becomes part of the code
-VIEWS = frozenset({"broadcast", "reshape", "transpose", "slice"})
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 EXAMPLES = os.path.join(PACKAGE, "examples") + os.sep
@@ -54,12 +55,43 @@ def user_location() -> Location | None:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((PACKAGE, NUMPY_FOLDER, "<frozen")) or file.startswith(EXAMPLES):
-            name = frame.f_code.co_name
-            if name in COMPREHENSIONS and frame.f_back is not None:
-                name = frame.f_back.f_code.co_name
-            return Location(file, frame.f_lineno, name)
+            return Location(file, frame.f_lineno, function_of(frame))
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def function_of(frame: Any) -> str:
+    """The name of the user's function that a frame belongs to: blocks and comprehensions belong to the one around them."""
+    file, outer = frame.f_code.co_filename, frame
+    while outer is not None:
+        name: str = outer.f_code.co_name
+        if outer.f_code.co_filename == file and not name.startswith(HOOK) and name not in COMPREHENSIONS \
+                and not (name == "<lambda>" and HOOK in "".join(outer.f_code.co_varnames[:1])):
+            return name
+        outer = outer.f_back
+    return str(frame.f_code.co_name)
+
+
+class Retrace(CaptureError):
+    """A concrete array turned out to hold traced values: the capture starts anew, with the array traced from its `site` on."""
+
+    def __init__(self, site: Any, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.site = site
+
+
+class Region:
+    """A region being traced: its block, and the contents that older cells had before it."""
+
+    def __init__(self, born: int) -> None:
+        self.arguments: list[Value] = []
+        self.operations: list[Operation] = []
+        self.before: dict[Cell, Any] = {}
+        self.born, self.open = born, False
+
+    def block(self, yields: tuple[Any, ...]) -> Block:
+        """The finished block."""
+        return Block(tuple(self.arguments), tuple(self.operations), yields)
 
 
 class Trace:
@@ -71,10 +103,13 @@ class Trace:
         self.inputs = Inputs(self)
         self.names: dict[Value, str] = {}
         self.no_grad = 0
-        self.iterations: dict[tuple[str, int], tuple[int, int]] = {}       # of a `while` on sizes: how many, and guards then
-        self.producers: dict[Value, Operation] = {}
-        self.scanned = 0
-        self.live: dict[int, weakref.ref[Tracer]] = {}
+        self.regions: list[Region] = []                                    # that are open, outermost first
+        self.home: dict[Value, Region] = {}                                # where the values of closed regions belong
+        self.births = 0                                                    # of cells and regions, to tell which is older
+        self.states: dict[Any, Any] | None = None                          # what the loops at a place carried when last traced
+        self.made: dict[int, tuple[Any, Any]] = {}                         # concrete arrays made by the function: site and array
+        self.traced_sites: frozenset[Any] = frozenset()                    # where arrays are made that hold traced values
+        self.outside: dict[Cell, str] = {}                                  # arrays that the function found outside, with their texts
         self.open = True
 
     def __enter__(self) -> Self:
@@ -112,8 +147,26 @@ class Trace:
             return self.unsupported(function, arguments, keywords, location)
         arguments = self.adapt_weak(function, arguments)
         self.builder.location = location
+        operations = self.builder.blocks[-1][1]
+        before = len(operations)
         result = implementation(*[self.unwrap(a) for a in arguments], **{k: self.unwrap(a) for k, a in keywords.items()})
+        if function in VIEW_FUNCTIONS and isinstance(arguments[0], Tracer) and arguments[0].ndim:
+            return self.views(result, arguments[0], operations[before:])
         return self.wrap(result, weak)
+
+    def views(self, result: Any, array: Tracer, operations: list[Operation]) -> Any:
+        """Results that are views of an array as such, others as new arrays."""
+        if isinstance(result, (list, tuple)):
+            return type(result)([self.views(a, array, operations) for a in result])
+        if not isinstance(result, Value) or not result.type.dims:
+            return self.wrap(result)
+        path = path_to(result, array.value, operations)
+        if path is not None and self.no_grad == 0:
+            whole = (*array.path, *path)
+            contents = self.contents(array.cell)
+            if is_view(path) and shares_memory(whole, contents.type, self):
+                return Tracer(self, result, cell=array.cell, path=whole)
+        return self.wrap(result)
 
     def operator(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Apply a Python operator by its ufunc: Python numbers stay Python numbers."""
@@ -144,10 +197,11 @@ class Trace:
         if not any(isinstance(a, Tracer) and a.weak for a in arguments):
             return arguments
         strong = [d for d in map(strong_dtype, arguments) if d is not None]
-        if not strong or np.result_type(*strong) not in (np.float32, np.complex64):
+        if not strong:
             return arguments
-        return tuple(a.cast(DType.f32, weak=True) if isinstance(a, Tracer) and a.weak and a.type.dtype is DType.f64 else a
-                     for a in arguments)
+        common = np.result_type(*strong)
+        kinds = "fcbi" if function in WEAK_INTEGERS or isinstance(function, np.ufunc) and function is not np.power else "fc"
+        return tuple(weaken(a, common) if isinstance(a, Tracer) and a.weak and a.dtype.kind in kinds else a for a in arguments)
 
     # ------------------------------------------------------------------------------------------------ wrapping
     def tracer(self, value: Value | Literal, weak: bool) -> Tracer:
@@ -168,7 +222,9 @@ class Trace:
             if x.trace is not self:
                 x.trace.check_open()
                 raise CaptureError("a traced value of another capture is used", user_location())
-            return x.value
+            value = x.value
+            self.check_home(value)
+            return value
         if isinstance(x, SymInt):
             x.trace.check_open()
             return x.dim
@@ -236,41 +292,139 @@ class Trace:
             return {k: self.pinned(a) for k, a in x.items()}
         return x
 
-    def count_iteration(self) -> None:
-        """A `while` starts another iteration. Where each one adds a guard, sizes decide, and the loop is being unrolled."""
-        location = user_location()
-        if location is None:
-            return
-        count, guards = self.iterations.get((location.file, location.line), (0, 0))
-        count = count + 1 if len(self.sizes.guards) > guards else 0
-        if count > UNROLL_LIMIT:
-            raise CaptureError(f"a `while` loop over traced sizes runs more than {UNROLL_LIMIT} times", location,
-                               "write it with whole-array operations (NumPy functions, broadcasting, np.sum, np.einsum)")
-        self.iterations[location.file, location.line] = count, len(self.sizes.guards)
-
     # ------------------------------------------------------------------------------------------------ names, storage
     def name(self, x: Any, name: str) -> None:
         """Note that the user calls a value `name`; the first name stays."""
         if isinstance(x, Tracer) and isinstance(x.value, Value) and x.trace is self:
             self.names.setdefault(x.value, name)
 
-    def storage(self, value: Any) -> Any:
-        """The value whose memory a value is, or is a view of, in NumPy's terms."""
-        operations = self.builder.blocks[0][1]
-        for operation in operations[self.scanned:]:
-            for result in operation.results:
-                self.producers[result] = operation
-        self.scanned = len(operations)
-        while value in self.producers and self.producers[value].op in VIEWS | {"stop_gradient"}:
-            value = self.producers[value].operands[0]
-        return value
+    def birth(self) -> int:
+        """A number larger than those of all older cells and regions."""
+        self.births += 1
+        return self.births
 
-    def shares_memory(self, array: Tracer) -> bool:
-        """Whether another live tracer is the same memory as `array`, or a view of it."""
-        storage = self.storage(array.value)
-        self.live = {key: reference for key, reference in self.live.items() if reference() is not None}
-        others = [reference() for reference in self.live.values()]
-        return any(other is not None and other is not array and self.storage(other.value) is storage for other in others)
+    def cell(self, contents: Value | Literal) -> Cell:
+        """Memory for a new array."""
+        return Cell(contents, self.birth())
+
+    def contents(self, cell: Cell) -> Value | Literal:
+        """What a cell holds now."""
+        if isinstance(cell.contents, Lost):
+            raise CaptureError(cell.contents.why, user_location(), "take a copy of one of the arrays first: x.copy()")
+        return cell.contents
+
+    def protect(self, tracer: Any, text: str) -> None:
+        """Note that an array exists outside of the function, which must not change it."""
+        if isinstance(tracer, Tracer):
+            self.outside[tracer.cell] = text
+
+    def write(self, cell: Cell, contents: Any) -> None:
+        """Give a cell new contents. Regions remember what it held before; what may be the same memory is lost."""
+        if cell in self.outside:
+            raise CaptureError(f"the array `{self.outside[cell]}` is changed in place: it exists outside of the function", user_location(),
+                               "take a copy first: x = x.copy()")
+        for region in self.regions:
+            if cell.born < region.born:
+                region.before.setdefault(cell, cell.contents)
+        cell.contents = contents
+        if not isinstance(contents, Lost):
+            for relative in list(cell.relatives):
+                self.write(relative, Lost("an array is read that may share memory with another one, which was written to since: "
+                                          "which names stand for the same array depends on a traced loop or condition"))
+
+    @contextmanager
+    def inside(self, region: Region) -> Iterator[Region]:
+        """Emit into a region. At the end cells have their contents from before it again; the region can be entered anew."""
+        self.builder.blocks.append((region.arguments, region.operations))
+        self.regions.append(region)
+        region.open = True
+        try:
+            yield region
+        finally:
+            self.regions.pop()
+            self.builder.blocks.pop()
+            region.open = False
+            for cell, contents in region.before.items():
+                cell.contents = contents
+            for value in (*region.arguments, *(y for o in region.operations for y in o.results)):
+                self.home[value] = region
+
+    def region(self) -> Region:
+        """A new region."""
+        return Region(self.birth())
+
+    def adopt(self, region: Region) -> None:
+        """Make the operations of a closed region part of the block that is open now."""
+        self.builder.blocks[-1][1].extend(region.operations)
+        for value in (y for o in region.operations for y in o.results):
+            self.home.pop(value, None)
+
+    def check_home(self, value: Any) -> None:
+        """Raises for a value of a loop's body or a branch that is used outside of it."""
+        region = self.home.get(value) if isinstance(value, Value) else None
+        if region is not None and not region.open:
+            raise CaptureError("a value from the body of a traced loop or branch is used outside of it, where it was kept in an object "
+                               "that capture does not follow", user_location(), "assign it to a local variable")
+
+    def element_store(self, target: Tracer, key: Any, value: Any) -> None:
+        """`target[key] = value`."""
+        if isinstance(key, Tracer) and key.dtype.kind == "b" and key.ndim:
+            self.masked_store(target, key, value)
+            return
+        place = self.place(target, key)
+        self.builder.location = user_location()
+        wanted = follow(target.value, place).type if place else target.value.type
+        update = fitted(self.unwrap(value), self.sizes.resolve_type(wanted))
+        path = (*target.path, *place)
+        self.write(target.cell, written(self.contents(target.cell), path, update) if path else update_of(update, target))
+
+    def place(self, target: Tracer, key: Any) -> Path:
+        """The path from an array to what `target[key]` selects."""
+        self.builder.location = user_location()
+        operations = self.builder.blocks[-1][1]
+        before, start = len(operations), target.value
+        result = LIBRARY[operator.getitem](start, self.unwrap(key))
+        path = path_to(result, start, operations[before:])
+        if path is None:
+            raise CaptureError("this index cannot be assigned to while the function is captured", user_location(),
+                               "assign to a slice, an index or a mask of the array")
+        return path
+
+    def accumulate(self, target: Tracer, key: Any, value: Any) -> bool:
+        """`target[key] += value` for one entry or row of an array of floats: no old value is read. False where it is not that."""
+        if not isinstance(value, (Tracer, SymInt, int, float)) or not target.value.type.dtype.is_float:
+            return False
+        root = self.contents(target.cell)
+        path = (*target.path, *self.place(target, key))
+        places = places_of(root.type, path) if path else None
+        element = None if places is None else places.element()
+        if places is None or element is None:
+            return False
+        dtype = np.result_type(target.dtype, example_of(value))
+        if dtype != target.dtype or isinstance(value, Tracer) and value.ndim > len(places.shape):
+            return False
+        axes, indices = element
+        update = fitted(self.unwrap(value), Type(target.value.type.dtype, places.shape))
+        self.write(target.cell, self.builder.emit("scatter_add", (root, *indices, update), {"axes": axes}))
+        return True
+
+    def masked_store(self, target: Tracer, mask: Tracer, value: Any) -> None:
+        """`target[mask] = value` for a traced mask: a select."""
+        value = value if isinstance(value, Tracer) else self.apply(np.asarray, (value,))
+        if mask.ndim < target.ndim:
+            mask = mask[(..., *[None] * (target.ndim - mask.ndim))]
+        if value.ndim:
+            fits = value.ndim == target.ndim and all(a == b for a, b in zip(value.shape, target.shape, strict=True))
+            if not fits:
+                raise CaptureError("values are stored at a traced mask, and how many entries it selects is not known while the function "
+                                   "is captured", user_location(), "use a[...] = np.where(mask, values, a) with an array of a's shape")
+        chosen = self.apply(np.where, (mask, value, target))
+        self.element_store(target, Ellipsis, chosen)
+
+
+def update_of(update: Any, target: Tracer) -> Any:
+    """What a cell that is overwritten as a whole holds."""
+    return filled(update, target.value.type.dims)
 
 
 def function_name(function: Any) -> str:
@@ -280,6 +434,18 @@ def function_name(function: Any) -> str:
     if isinstance(function, np.ufunc):
         module = "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
     return name if module in ("", "builtins") else f"{module}.{name}"
+
+
+WEAK_INTEGERS: frozenset[Any] = frozenset({np.where, np.clip})
+
+
+def weaken(x: Tracer, common: np.dtype) -> Tracer:
+    """A traced Python number in the dtype in which it meets arrays of a common dtype."""
+    wanted = np.result_type(common, {"b": False, "i": 0, "f": 0.0, "c": 0j}[x.dtype.kind])
+    found = dtype_of(wanted)
+    if x.dtype.kind == "b" or found is None or found is x.value.type.dtype or wanted.kind == "c" and x.dtype.kind != "c":
+        return x.cast(DType.f32, weak=True) if wanted == np.complex64 and x.dtype == np.float64 else x
+    return x.cast(found, weak=True)
 
 
 def is_weak(x: Any) -> bool:
@@ -337,10 +503,23 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000.0
 
-    def __init__(self, trace: Trace, value: Value | Literal, weak: bool = False) -> None:
-        self.trace, self.value, self.weak = trace, value, weak
-        if value.type.dims:
-            trace.live[id(self)] = weakref.ref(self)
+    def __init__(self, trace: Trace, value: Value | Literal, weak: bool = False, cell: Cell | None = None, path: Path = ()) -> None:
+        self.trace, self.weak, self.path = trace, weak, path
+        self.cell = trace.cell(value) if cell is None else cell
+        self.seen, self.view = self.cell.contents, value           # the view of the contents that it was computed from
+
+    @property
+    def value(self) -> Value | Literal:
+        """The array's contents now."""
+        if not self.path:
+            return self.trace.contents(self.cell)
+        contents = self.trace.contents(self.cell)
+        region = self.trace.home.get(self.view)  # type: ignore[arg-type]
+        if contents is not self.seen or region is not None and not region.open:
+            self.trace.check_open()
+            self.trace.builder.location = user_location()
+            self.view, self.seen = follow(contents, self.path), contents
+        return self.view
 
     # ------------------------------------------------------------------------------------------------ what an array knows
     @property
@@ -447,15 +626,18 @@ class Tracer:
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
             raise TypeError("iteration over a 0-d array")
-        count = unroll_count(self.trace, self.value.type.dims[0], "an array's first axis")
+        count = unroll_count(self.trace, self.shape[0], "an array's first axis")
         return (self[k] for k in range(count))
 
     def __contains__(self, item: Any) -> bool:
         raise self.concrete("`in`", "use np.any(array == item)")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise CaptureError("a traced array is assigned into", user_location(),
-                           "build the new array with np.where, np.concatenate or np.stack")
+        self.trace.check_open()
+        if not self.ndim and not (index == () or index is Ellipsis):
+            raise TypeError("'numpy.float64' object does not support item assignment" if self.weak else
+                            "a traced number does not support item assignment")
+        self.trace.element_store(self, index, value)
 
     # ------------------------------------------------------------------------------------------------ not available
     def concrete(self, what: str, do: str) -> CaptureError:
@@ -525,7 +707,7 @@ class Tracer:
         return self.fresh()
 
     def flatten(self, order: str = "C") -> Any:
-        return self.trace.apply(np.ravel, (self,), {} if order == "C" else {"order": order})
+        return self.trace.apply(np.ravel, (self,), {} if order == "C" else {"order": order}).fresh()
 
     def item(self, *index: Any) -> Any:
         if index:
@@ -539,31 +721,45 @@ class Tracer:
 
     def fresh(self) -> Tracer:
         """The same value as a new array that shares no memory."""
-        if not self.ndim:
-            return Tracer(self.trace, self.value, self.weak)
-        copied: Tracer = self.trace.emit("cast", self.value, dtype=self.value.type.dtype)
-        return copied
+        return Tracer(self.trace, self.value, self.weak)
 
     def replace(self, new: Any) -> Tracer:
-        """Give this array new contents (`x += y`). Whoever holds this same array sees them; a view of it could not, and is
-        refused."""
-        if self.trace.shares_memory(self):
-            raise CaptureError("an array is changed in place while another name holds a view of the same memory", user_location(),
-                               "write x = x + y instead of x += y, or take a copy: x.copy()")
+        """Give this array new contents (`x += y`), which all views of it see."""
         new = new if isinstance(new, Tracer) else self.trace.apply(np.asarray, (new,))
-        if new.ndim != self.ndim or any(a != b for a, b in zip(self.shape, new.shape, strict=True)):
+        if new.ndim > self.ndim or any(a != b for a, b in zip(self.shape[self.ndim - new.ndim:], new.shape, strict=True) if b != 1):
             raise ShapeError(f"an array of shape {self.type} is changed in place by a value of shape {new.type}", user_location())
         if not np.can_cast(new.dtype, self.dtype, "same_kind"):
             raise CaptureError(f"an array of {self.dtype} cannot hold the {new.dtype} result of an operation in place", user_location(),
                                "write x = x + y instead of x += y")
-        self.value = new.cast(self.value.type.dtype).value
+        self.trace.element_store(self, Ellipsis, new)
         return self
+
+    def fill(self, value: Any) -> None:
+        self.trace.element_store(self, Ellipsis, value)
+
+    def sort(self, axis: int = -1, **keywords: Any) -> None:
+        self.trace.element_store(self, Ellipsis, self.trace.apply(np.sort, (self,), {"axis": axis, **keywords}))
+
+    def put(self, indices: Any, values: Any) -> None:
+        self.reshape(-1)[indices] = values
+
+    @property
+    def flat(self) -> Any:
+        return self.reshape(-1)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.reshape(-1)[:] = value
 
     # ------------------------------------------------------------------------------------------------ NumPy's protocols
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
         keywords = {k: v for k, v in keywords.items() if not (k == "out" and v in (None, (None,)))}
-        if "out" in keywords:
-            raise CaptureError(f"{ufunc.__name__}(..., out=) writes into an array", user_location(), "use the function's result")
+        if method == "at":
+            return add_at(self.trace, ufunc, *inputs)
+        out = keywords.pop("out", None)
+        if out is not None:
+            return into(self.trace, lambda: self.__array_ufunc__(ufunc, method, *inputs, **keywords), out[0] if len(out) == 1 else out,
+                        keywords.pop("where", True))
         if method == "__call__":
             return self.trace.apply(ufunc, inputs, keywords)
         if method == "reduce" and ufunc in REDUCTIONS:
@@ -591,10 +787,82 @@ METHODS: dict[str, Callable[..., Any]] = {
     "searchsorted": np.searchsorted,
 }
 
-MUTATING = {
-    "fill": "use np.full_like(x, value)", "sort": "use np.sort(x)", "partition": "use np.partition(x, k)",
-    "put": "use np.where", "itemset": "use np.where", "resize": "use np.resize(x, shape)", "setflags": "leave it out",
-}
+MUTATING = {"partition": "use np.partition(x, k)", "resize": "use np.resize(x, shape)", "setflags": "leave it out"}
+
+# Functions whose result is a view of their first argument wherever that is possible.
+VIEW_FUNCTIONS: frozenset[Any] = frozenset({
+    operator.getitem, np.transpose, np.matrix_transpose, np.swapaxes, np.moveaxis, np.rollaxis, np.reshape, np.ravel, np.squeeze,
+    np.expand_dims, np.asarray, np.asanyarray, np.ascontiguousarray, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.flip, np.flipud,
+    np.fliplr, np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit})
+
+
+def add_at(trace: Trace, ufunc: np.ufunc, target: Any, key: Any, value: Any = None) -> None:
+    """`np.add.at(target, key, value)`: every entry counts, also where places repeat."""
+    if not isinstance(target, Tracer):
+        raise trace_anew(trace, target)
+    if ufunc not in (np.add, np.subtract):
+        raise UnsupportedOp(f"numpy.{ufunc.__name__}.at is not supported on traced values", user_location(), "write it as a loop")
+    if isinstance(key, Tracer) and key.dtype.kind == "b":
+        trace.masked_store(target, key, ufunc(target, value))
+        return
+    place = trace.place(target, key)
+    if target.path or len([step for step in place if step.op == "gather"]) != 1:
+        if not is_view(place):
+            raise UnsupportedOp(f"numpy.{ufunc.__name__}.at on a view is not supported", user_location(), "index the array itself")
+        target[key] = ufunc(target[key], value)
+        return
+    trace.builder.location = user_location()
+    root = trace.contents(target.cell)
+    update = trace.unwrap(-value if ufunc is np.subtract else value)
+    update = fitted(update, trace.sizes.resolve_type(follow(root, place).type))
+    trace.write(target.cell, scattered(root, place, update))
+
+
+def scattered(root: Any, place: Path, update: Any) -> Any:
+    """The root with updates added at the places of one gather, before and after which there may be other views."""
+    first, rest = place[0], place[1:]
+    if first.op == "gather":
+        for step in reversed(rest):
+            before = follow(root, place[:place.index(step)])
+            update = emit("reshape", update, dims=before.type.dims) if step.op == "reshape" else \
+                permuted(update, [step.attributes["permutation"].index(k) for k in range(update.type.rank)])
+        return emit("scatter_add", root, *first.operands, update, axes=first.attributes["axes"])
+    inner = follow(root, (first,))
+    return written(root, (first,), scattered(inner, rest, update))
+
+
+def into(trace: Trace, compute: Callable[[], Any], out: Any, where: Any = True) -> Any:
+    """`f(..., out=out, where=where)`: the result is written into `out`."""
+    if isinstance(out, tuple):
+        raise UnsupportedOp("out= with several arrays is not supported", user_location(), "use the function's results")
+    if not isinstance(out, Tracer):
+        raise trace_anew(trace, out)
+    result = compute()
+    result = result if isinstance(result, Tracer) else trace.apply(np.asarray, (result,))
+    if not np.can_cast(result.dtype, out.dtype, "same_kind"):
+        raise CaptureError(f"an array of {out.dtype} cannot hold a {result.dtype} result", user_location(), "use the function's result")
+    trace.element_store(out, Ellipsis, result if where is True else trace.apply(np.where, (where, result, out)))
+    return out
+
+
+def trace_anew(trace: Trace, array: Any) -> Exception:
+    """The exception that starts the capture anew, now with a concrete array traced from where the function made it."""
+    owner = array
+    while isinstance(owner, np.ndarray) and id(owner) not in trace.made and owner.base is not None:
+        owner = owner.base  # type: ignore[assignment]
+    if id(owner) in trace.made:
+        return Retrace(trace.made[id(owner)][0], "a traced value is stored into a NumPy array", user_location())
+    return CaptureError("a traced value is stored into a NumPy array", user_location(),
+                        "make the array in the function, for example with np.zeros, or build it with np.stack")
+
+
+def making_site() -> Any:
+    """The place in the user's code that makes an array now."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, NUMPY_FOLDER)) \
+            and not frame.f_code.co_filename.startswith(EXAMPLES):
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else (frame.f_code, frame.f_lasti)
 
 REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
     np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any,
@@ -602,14 +870,16 @@ REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
 ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
-def unroll_count(trace: Trace, dim: Any, what: str) -> int:
-    """How often a loop over a size runs, which becomes a constant of the capture; raises above the limit."""
+def unroll_count(trace: Trace, length: Any, what: str) -> int:
+    """How often a loop over a size that Python runs itself goes round, which becomes a constant; raises above the limit."""
     trace.check_open()
-    actual = trace.sizes.actual(trace.sizes.resolve(dim))
+    if not isinstance(length, SymInt):
+        return int(length)
+    actual = trace.sizes.actual(length.dim)
     if actual > UNROLL_LIMIT:
-        raise CaptureError(f"a Python loop over {what} runs {actual} times; at most {UNROLL_LIMIT} iterations are unrolled",
-                           user_location(), "write it with whole-array operations (NumPy functions, broadcasting, np.sum, np.einsum)")
-    return trace.pin(Dim.of(dim))
+        raise CaptureError(f"a Python loop over {what} runs {actual} times here; at most {UNROLL_LIMIT} are unrolled",
+                           user_location(), "write it as a `for` statement, or with whole-array operations (NumPy functions)")
+    return int(length)
 
 
 # --------------------------------------------------------------------------------------------------------- sizes
@@ -794,29 +1064,36 @@ class SymInt:
 
 
 class TracedRange:
-    """`range` with traced bounds. Iterating unrolls it."""
+    """`range` with traced bounds. A `for` statement over it becomes a loop; other iteration unrolls it."""
 
     def __init__(self, trace: Trace, start: Any, stop: Any, step: Any) -> None:
         self.trace, self.start, self.stop, self.step = trace, start, stop, step
+
+    def length(self) -> Any:
+        """The number of entries: an int, a size or a traced number. Zero or less where there are none."""
+        if any(isinstance(x, Tracer) for x in (self.start, self.stop, self.step)) or isinstance(self.step, SymInt):
+            return -((self.start - self.stop) // self.step)
+        count = -((as_dim(self.start) - as_dim(self.stop)) // as_dim(self.step))
+        return self.trace.integer(count)
 
     def __len__(self) -> int:
         return len(self.pinned())
 
     def pinned(self) -> builtins.range:
         """The range of numbers that it is now, as constants."""
-        bounds = [self.trace.pin(as_dim(x)) for x in (self.start, self.stop, self.step)]
-        return builtins.range(*bounds)
+        return builtins.range(*[int(x) for x in (self.start, self.stop, self.step)])
 
     def __iter__(self) -> Iterator[int]:
-        actual = builtins.range(*[self.trace.sizes.actual(as_dim(x)) for x in (self.start, self.stop, self.step)])
-        unroll_count(self.trace, len(actual), "a range of traced length")
+        unroll_count(self.trace, self.length(), "a range of traced length")
         return iter(self.pinned())
 
     def __reversed__(self) -> Iterator[int]:
         return reversed(list(self))
 
     def __getitem__(self, index: Any) -> Any:
-        return self.pinned()[index]
+        if isinstance(index, slice):
+            return self.pinned()[index]
+        return self.start + self.step * (index if not isinstance(index, int) or index >= 0 else self.length() + index)
 
 
 TRACED = (Tracer, SymInt, TracedRange)

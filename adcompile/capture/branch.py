@@ -1,0 +1,290 @@
+"""Stages a condition on a traced value: both sides are traced into regions of one `cond`, whose results are the variables
+and arrays that differ between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import CaptureError
+from ..ir.core import Literal, Operand, Value
+from ..ir.op import literal_like
+from .flow import Flow
+from .state import (
+    MISSING,
+    PLACEHOLDERS,
+    Entry,
+    LeafType,
+    Snapshot,
+    Undefined,
+    build,
+    describe,
+    flatten,
+    is_same,
+    join,
+    leaf_operand,
+    leaf_type,
+    same_structure,
+)
+from .storage import Cell, Lost
+from .trace import Trace, Tracer, user_location
+
+
+def condition(trace: Trace, x: Any, construct: str) -> Any:
+    """A traced value as a condition: a traced bool, or a bool where it is known after all."""
+    if x.ndim:
+        if not (x.ndim <= 2 and all(trace.sizes.actual(trace.sizes.resolve(d)) == 1 for d in x.value.type.dims)):
+            raise CaptureError(f"`{construct}` depends on a traced {x.kind()}: the truth value of an array with more than one element is "
+                               "ambiguous", user_location(), "use np.any(condition) or np.all(condition), or np.where to choose entry by entry")
+        x = trace.apply(np.reshape, (x, ()))
+    if isinstance(x.value, Literal):
+        return bool(x.value.value)
+    return x if x.dtype.kind == "b" else trace.operator(np.not_equal, x, 0)
+
+
+class Side:
+    """One side of a condition: its region, and what the variables and arrays are at its end."""
+
+    def __init__(self, trace: Trace, snapshot: Snapshot) -> None:
+        self.trace, self.snapshot = trace, snapshot
+        self.region = trace.region()
+        self.values = snapshot.before
+        self.cells: dict[Cell, Any] = {}
+        self.flow: Flow | None = None
+
+    def now(self) -> Any:
+        """With variables, lists and objects as they are at this side's end."""
+        return self.snapshot.at(self.values)
+
+    def run(self, block: Callable[[], Any] | None) -> None:
+        """Trace a block from where this side is now."""
+        if block is None:
+            return
+        for slot, values in zip(self.snapshot.slots, self.values, strict=True):
+            slot.write(values)
+        try:
+            with self.trace.inside(self.region):
+                for cell, contents in self.cells.items():
+                    cell.contents = contents
+                self.flow = block()
+                self.values = self.snapshot.after()
+                self.cells = {cell: cell.contents for cell in self.region.before}
+        finally:
+            self.snapshot.restore()
+
+
+class Merge:
+    """Joins two sides: collects pairs of leaves that differ, emits the `cond`, and hands out its results."""
+
+    def __init__(self, trace: Trace, predicate: Tracer, sides: Sequence[Side]) -> None:
+        self.trace, self.predicate, self.sides = trace, predicate, sides
+        self.pairs: list[tuple[Any, Any, LeafType]] = []
+        self.names: list[str] = []
+        self.results: list[Value] = []
+
+    def add(self, a: Any, b: Any, type: LeafType, name: str) -> int:
+        """A pair of leaves to be chosen from; the number of the result."""
+        self.pairs.append((a, b, type))
+        self.names.append(name)
+        return len(self.pairs) - 1
+
+    def leaf(self, a: Any, b: Any, name: str) -> Any:
+        """A function that gives the joined leaf once the results are there; None where the shapes differ."""
+        if is_same(a, b):
+            return lambda: a
+        joined = join(self.trace, leaf_type(self.trace, a), leaf_type(self.trace, b))
+        if joined is None or leaf_type(self.trace, a).type.rank != leaf_type(self.trace, b).type.rank:
+            return None
+        number = self.add(a, b, joined, name)
+
+        def result() -> Tracer:
+            made = Tracer(self.trace, self.results[number], joined.weak)
+            for one in (a, b):
+                if isinstance(one, Tracer) and one.ndim and one.cell.born < self.sides[0].region.born:
+                    made.cell.relate(one.cell)
+            return made
+        return result
+
+    def value(self, a: Any, b: Any, name: str) -> Any:
+        """As `leaf`, for structures; an `Undefined` where the two have nothing in common."""
+        left: list[Any] = []
+        right: list[Any] = []
+        with self.sides[0].now():
+            spec = flatten(a, left)
+        with self.sides[1].now():
+            other = flatten(b, right)
+        do = "assign values of the same kind in both branches"
+        if not same_structure(spec, other):
+            return Undefined(f"is {describe(a)} in one branch of a traced condition and {describe(b)} in the other", do)
+        leaves = [self.leaf(x, y, name) for x, y in zip(left, right, strict=True)]
+        if any(leaf is None for leaf in leaves):
+            return Undefined(f"has another shape in one branch of a traced condition ({describe(a)}) than in the other ({describe(b)})", do)
+        return lambda: build(spec, iter([leaf() for leaf in leaves]))
+
+    def emit(self) -> None:
+        """The `cond`."""
+        if not self.pairs:
+            return
+        blocks = []
+        for k, side in enumerate(self.sides):
+            with self.trace.inside(side.region):
+                for cell, contents in side.cells.items():
+                    cell.contents = contents
+                yields = tuple(pair[k] if isinstance(pair[k], (Value, Literal)) else leaf_operand(self.trace, pair[k], pair[2])
+                               for pair in self.pairs)
+            blocks.append(side.region.block(yields))
+        builder = self.trace.builder
+        self.results = list(builder.emit("cond", (self.trace.unwrap(self.predicate),), regions=tuple(blocks), location=user_location()))
+        for result, name in zip(self.results, self.names, strict=True):
+            if name:
+                self.trace.names.setdefault(result, name)
+
+
+def stage_branch(trace: Trace, predicate: Tracer, blocks: Sequence[Callable[[], Any] | None], rest: Callable[[], Any] | None,
+                 roots: Iterable[Any]) -> tuple[Flow | None, bool]:
+    """Trace both sides of a condition. Where one is left for good and the other is not, `rest` belongs to the other.
+    Returns how the whole is left, and whether `rest` is done."""
+    trace.check_open()
+    snapshot = Snapshot(trace, [f for f in (*blocks, rest, *roots) if f is not None])
+    sides = [Side(trace, snapshot) for _ in blocks]
+    location = user_location()
+    for side, block in zip(sides, blocks, strict=True):
+        side.run(block)
+    falling = [side for side in sides if side.flow is None]
+    done = len(falling) == 1 and rest is not None and any(side.flow is not None and side.flow.definite for side in sides)
+    if done:
+        falling[0].run(rest)
+    trace.builder.location = location
+    return merge(trace, predicate, snapshot, sides), done
+
+
+def merge(trace: Trace, predicate: Tracer, snapshot: Snapshot, sides: Sequence[Side]) -> Flow | None:
+    """Emit the `cond` of two sides that were traced, and give variables and arrays their joined values."""
+    joining = Merge(trace, predicate, sides)
+    entries = merged_entries(snapshot, sides, joining)
+    cells = merged_cells(sides, joining)
+    flow = merged_flow(joining, sides)
+    joining.emit()
+    snapshot.put({entry: value() if callable(value) and not isinstance(value, Undefined) else value for entry, value in entries.items()})
+    for cell, number in cells.items():
+        trace.write(cell, number if isinstance(number, (Lost, Value, Literal)) else joining.results[number])
+    return flow() if flow is not None else None
+
+
+def merged_entries(snapshot: Snapshot, sides: Sequence[Side], joining: Merge) -> dict[Entry, Any]:
+    """What variables and other entries are after the condition."""
+    changed: dict[Entry, None] = {}
+    for side in sides:
+        for place, (old, new) in enumerate(zip(snapshot.before, side.values, strict=True)):
+            changed.update({(place, key): None for key in (*old, *new) if not is_same(old.get(key, MISSING), new.get(key, MISSING))})
+    entries: dict[Entry, Any] = {}
+    for entry in changed:
+        place, key = entry
+        a, b = (side.values[place].get(key, MISSING) for side in sides)
+        value: Any
+        if is_same(a, b):
+            value = constant(a)
+        elif a is MISSING or b is MISSING or isinstance(a, PLACEHOLDERS) or isinstance(b, PLACEHOLDERS):
+            value = Undefined("is assigned in one branch of a traced condition only", "assign it before the `if`, or in both branches")
+        else:
+            value = joining.value(a, b, snapshot.text(entry) if snapshot.is_variable(entry) else "")
+        if isinstance(value, Undefined) and not snapshot.is_variable(entry):
+            owner = snapshot.slots[place]
+            if isinstance(owner.owner, list) and len(sides[0].values[place]) != len(sides[1].values[place]):
+                raise CaptureError(f"the list `{owner.name}` gets longer in one branch of a traced condition only", value.location,
+                                   "store into an array made with np.zeros, and count the entries")
+            raise CaptureError(f"`{snapshot.text(entry)}` {value.why}", value.location, value.do)
+        entries[entry] = value
+    return entries
+
+
+def constant(x: Any) -> Callable[[], Any]:
+    return lambda: x
+
+
+def merged_cells(sides: Sequence[Side], joining: Merge) -> dict[Cell, Any]:
+    """What arrays hold after the condition: a result's number, or contents."""
+    cells: dict[Cell, Any] = {}
+    for cell in dict.fromkeys(cell for side in sides for cell in side.cells):
+        a, b = (side.cells.get(cell, cell.contents) for side in sides)
+        if isinstance(a, Lost) or isinstance(b, Lost):
+            cells[cell] = a if isinstance(a, Lost) else b
+        elif a is b:
+            cells[cell] = a
+        else:
+            cells[cell] = joining.add(a, b, LeafType(a.type, False), joining.trace.names.get(a, ""))
+    return cells
+
+
+def merged_flow(joining: Merge, sides: Sequence[Side]) -> Callable[[], Flow] | None:
+    """How the whole is left."""
+    a, b = (side.flow for side in sides)
+    if a is None and b is None:
+        return None
+    a, b = a or Flow(), b or Flow()
+    flags = [merged_flag(joining, x, y) for x, y in zip(a.flags, b.flags, strict=True)]
+    value = merged_result(joining, a, b)
+    return lambda: Flow(*(flag() for flag in flags), value=value())
+
+
+def merged_flag(joining: Merge, a: Any, b: Any) -> Callable[[], Any]:
+    """One of the flags after the condition."""
+    trace, predicate = joining.trace, joining.predicate
+    a, b = (True if a is predicate else a), (False if b is predicate else b)
+    if isinstance(a, bool) and isinstance(b, bool):
+        if a == b:
+            return lambda: a
+        return lambda: predicate if a else trace.operator(np.logical_not, predicate)
+    leaf = joining.leaf(a, b, "")
+    return leaf  # type: ignore[no-any-return]
+
+
+def merged_result(joining: Merge, a: Flow, b: Flow) -> Callable[[], Any]:
+    """The value that is returned after the condition; any value of its type where nothing is."""
+    if a.returned is False or b.returned is False:
+        given = b if a.returned is False else a
+        leaves: list[Any] = []
+        spec = flatten(given.value, leaves)
+        types = [leaf_type(joining.trace, leaf) for leaf in leaves]
+        zeros = [filler(joining.trace, t) for t in types]
+        pairs = zip(leaves, zeros, strict=True) if given is a else zip(zeros, leaves, strict=True)
+        numbers = [joining.add(x, y, t, "") for (x, y), t in zip(pairs, types, strict=True)]
+        return lambda: build(spec, iter([Tracer(joining.trace, joining.results[n], t.weak) for n, t in zip(numbers, types, strict=True)]))
+    value = joining.value(a.value, b.value, "")
+    if isinstance(value, Undefined):
+        raise CaptureError(f"the value that is returned {value.why}", value.location, "return values of the same kind on every path")
+    return value  # type: ignore[no-any-return]
+
+
+def filler(trace: Trace, type: LeafType) -> Any:
+    """A leaf in the place of a value that is never used."""
+    return FILLERS[type.type.dtype.numpy.kind] if not type.type.dims else Tracer(trace, literal_like(0, type.type.dtype))
+
+
+FILLERS: dict[str, Any] = {"b": False, "i": 0, "u": 0, "f": 0.0, "c": 0j}
+
+
+def follow(trace: Trace, flow: Flow | None, block: Callable[[], Any] | None) -> Flow | None:
+    """Run a block where the statement before it was not left."""
+    if flow is None:
+        return None if block is None else block()
+    if block is None or flow.definite:
+        return flow
+    merged, _ = stage_branch(trace, escaped(trace, flow), [lambda: flow, block], None, [])
+    return merged
+
+
+def escaped(trace: Trace, flow: Flow) -> Tracer:
+    """Whether a traced flow leaves its block."""
+    flags = [flag for flag in flow.flags if not isinstance(flag, bool)]
+    result = flags[0]
+    for flag in flags[1:]:
+        result = trace.operator(np.logical_or, result, flag)
+    return result  # type: ignore[no-any-return]
+
+
+def operand_of(trace: Trace, x: Any) -> Operand:
+    """A leaf as an operand of its own type."""
+    return leaf_operand(trace, x, leaf_type(trace, x))
