@@ -376,3 +376,171 @@ def test_the_text_parses_back(name: str) -> None:
 def test_adjoint_operations_have_locations(name: str) -> None:
     made = MINE[name]()
     assert all(o.location == WHERE for o in walk(value_and_grad(made.function, made.wrt).body))
+
+
+# ------------------------------------------------------------------------------------------------ what is saved
+def saved_arrays(name: str, **options: Any) -> list[str]:
+    """The types of what is saved in all turns of outermost loops, after dead code is gone."""
+    made = LOOPS[name]()
+    function = dce(value_and_grad(made.function, made.wrt, **options))
+    return sorted(str(o.results[k].type) for o in function.body.operations if o.op == "for"
+                  for k, x in enumerate(o.regions[0].arguments[1:]) if "_saved" in x.name)
+
+
+@pytest.mark.parametrize(("name", "types"), [
+    ("lotka_volterra", ["f64[n + 1]", "f64[n + 1]"]),       # the two states, stages are computed again
+    ("recurrent_network", ["f64[n, h_0]", "f64[n, h_0]"]),  # the state and the product, which is dear
+    ("logistic_map", ["f64[n]"]),
+    ("states", []), ("reads_ahead", []), ("table", []), ("every_other_place", []),
+    ("invariant_in_loop", ["f64[4]"]),
+    ("loop_sum", []),
+])
+def test_what_is_saved(name: str, types: list[str]) -> None:
+    assert saved_arrays(name) == types
+
+
+def test_stored_values_are_not_saved_in_nested_loops() -> None:
+    """alpha[t - 1, k] is read from the finished table."""
+    assert saved_arrays("forward_algorithm") == []
+
+
+def test_cotangents_of_arrays_accumulate_in_place() -> None:
+    """No array of zeros is made in any turn."""
+    for name in ("loop_sum", "states", "table", "sweeps_in_place", "nested_loops"):
+        made = LOOPS[name]()
+        adjoint = dce(value_and_grad(made.function, made.wrt))
+        loops = [o for o in adjoint.body.operations if o.op == "for"]
+        inside = [o for each in loops for o in walk(each.regions[0])]
+        assert not [o for o in inside if o.op == "add" and o.result.type.dims], name
+        assert not [o for o in inside if o.op == "broadcast" and o.operands[0] == number(0.0) and "saved" not in name
+                    and any(o.result in p.operands for p in inside if p.op == "scatter_add")], name
+
+
+def test_two_runs_of_a_while_and_one_of_its_adjoint() -> None:
+    made = LOOPS["powers_until"]()
+    adjoint = dce(value_and_grad(made.function, made.wrt))
+    assert [o.op for o in adjoint.body.operations if o.regions or o.op == "extent"] == ["while", "extent", "for", "for"]
+
+
+# -------------------------------------------------------------------------------------------------- checkpoints
+def largest(function: Function, args: tuple[Any, ...]) -> int:
+    """The number of entries of the largest array that a run makes."""
+    sizes = [0]
+    interpret(function, args, lambda operation, operands, results: sizes.append(max(np.size(r) for r in results)))
+    return max(sizes)
+
+
+@pytest.mark.parametrize(("checkpoint", "most"), [(False, 2500), (True, 50), (100, 100), (10, 250)])
+def test_checkpoints_bound_memory(checkpoint: int, most: int) -> None:
+    made = LOOPS["logistic_map"]()
+    args = (0.4, 3.1, 2500)
+    adjoint = value_and_grad(made.function, made.wrt, checkpoint=checkpoint)
+    assert largest(adjoint, args) == most
+    assert_close(interpret(adjoint, args), interpret(value_and_grad(made.function, made.wrt), args))
+
+
+def test_checkpoints_of_a_while_bound_memory() -> None:
+    with Builder("f") as b:
+        b.location = WHERE
+        x = b.parameter("x", Type(DType.f64))
+        (_, y) = while_(b, (number(0.0), x), lambda k, y: ops.lt(k, 900.0), lambda k, y: (k + 1.0, ops.sin(y) + y * 0.5))
+        function = b.finish((y,))
+    plain, bounded = value_and_grad(function, (0,)), value_and_grad(function, (0,), checkpoint=True)
+    assert_close(interpret(bounded, (0.7,)), interpret(plain, (0.7,)))
+    assert (largest(plain, (0.7,)), largest(bounded, (0.7,))) == (900, 30)
+
+
+def test_checkpoints_of_a_loop_of_constant_length() -> None:
+    with Builder("f") as b:
+        b.location = WHERE
+        x = b.parameter("x", Type(DType.f64))
+        function = b.finish(loop(b, 3, 103, (x,), lambda i, y: (ops.sin(y) + y * 0.5,)))
+    bounded = value_and_grad(function, (0,), checkpoint=True)
+    assert not [o for o in walk(bounded.body) if o.op == "extent"]
+    assert largest(bounded, (0.7,)) == 10
+    assert_close(interpret(bounded, (0.7,)), interpret(value_and_grad(function, (0,)), (0.7,)))
+
+
+def test_long_loops_are_checkpointed_by_themselves() -> None:
+    """Ten million turns: decided for the sizes of the first call, and guarded."""
+    made = LOOPS["logistic_map"]()
+    long = value_and_grad(made.function, made.wrt, hints={"n": 10 ** 8})
+    short = value_and_grad(made.function, made.wrt, hints={"n": 1000})
+    assert [str(g) for g in long.guards] == ["n >= 0", f"8*n > {2 ** 28}"]
+    assert [str(g) for g in short.guards] == ["n >= 0", f"8*n <= {2 ** 28}"]
+    assert any(o.op == "for" for each in long.body.operations for r in each.regions for o in r.operations)
+    assert not any(o.op == "for" for each in short.body.operations for r in each.regions for o in r.operations)
+
+
+def test_loops_that_save_nothing_are_not_checkpointed() -> None:
+    made = LOOPS["loop_sum"]()
+    loops = [o for o in value_and_grad(made.function, made.wrt, checkpoint=True).body.operations if o.regions]
+    assert not any(inner.regions for o in loops for inner in o.regions[0].operations)
+
+
+# -------------------------------------------------------------------------------------------------- strong zeros
+def gradient_at(build: Callable[[Builder, Value], Any], x: Any) -> Any:
+    """The gradient of a function of one argument."""
+    made = graph(x=np.asarray(x, dtype=np.float64))(build)
+    GRAPHS.pop(build.__name__)
+    made = made()
+    adjoint = value_and_grad(made.function, (0,))
+    verify(adjoint)
+    return interpret(adjoint, made.args)[1]
+
+
+def test_a_while_without_turns_passes_the_cotangent_on() -> None:
+    def f(b: Builder, x: Value) -> Any:
+        return while_(b, (x,), lambda y: ops.lt(y, 0.0), lambda y: (ops.log(y) * 0.0,))
+    assert_same(gradient_at(f, 3.0), np.float64(1.0))
+
+
+def test_a_masked_entry_in_a_loop_has_a_strong_zero() -> None:
+    def f(b: Builder, x: Value) -> Any:
+        def body(i: Value, s: Value) -> tuple[Any, ...]:
+            e = at(x, i)
+            return (s + ops.select(ops.gt(e, 0.0), ops.sqrt(e), number(0.0)),)
+        return loop(b, 0, length(x), (number(0.0),), body)
+    assert_same(np.abs(gradient_at(f, [0.0, 4.0, -1.0])), np.array([0.0, 0.25, 0.0]))
+
+
+def test_an_overwritten_entry_has_a_strong_zero() -> None:
+    def f(b: Builder, x: Value) -> Any:
+        (s,) = loop(b, 0, length(x), (ops.sqrt(x),), lambda i, s: (put(s, number(1.0), i),))
+        return total(s) + at(x, i64(0)) * 2.0
+    assert_same(gradient_at(f, [0.0, 0.0]), np.array([2.0, 0.0]))
+
+
+def test_a_branch_not_taken_in_a_while_leaves_nothing() -> None:
+    def f(b: Builder, x: Value) -> Any:
+        def body(k: Value, y: Value) -> tuple[Any, ...]:
+            return k + 1.0, branch(b, ops.gt(x, 0.0), lambda: y * ops.log(x), lambda: y * 0.5 + x)
+        return while_(b, (number(0.0), x), lambda k, y: ops.lt(k, 3.0), body)[1]
+    assert_close(gradient_at(f, 0.0), 0.125 + 0.25 + 0.5 + 1.0)
+
+
+def test_what_the_last_turn_does_for_nobody_leaves_nothing() -> None:
+    """In a while: the last turn's 1 / 0 is carried and never read."""
+    def f(b: Builder, x: Value) -> Any:
+        return while_(b, (x, number(0.0)), lambda p, s: ops.lt(s, 1.0), lambda p, s: (1.0 / p, s + p + 1.0))[1]
+    assert_same(gradient_at(f, 0.0), np.float64(1.0))
+
+
+# -------------------------------------------------------------------------------------------------- nested loops
+def adjoint_of_outer(name: str) -> tuple[list[str], list[str]]:
+    """The types of what the outer loop saves, and the ops of the loops in a turn of its adjoint."""
+    made = LOOPS[name]()
+    last = [o for o in dce(value_and_grad(made.function, made.wrt)).body.operations if o.op == "for"][-1]
+    return saved_arrays(name), [o.op for o in last.regions[0].operations if o.regions]
+
+
+def test_what_inner_loops_save_is_saved_for_all_turns_where_an_argument_is_as_large() -> None:
+    assert adjoint_of_outer("nested_loops") == (["f64[A_0, A_1]", "f64[A_0]"], ["for"])
+
+
+def test_inner_loops_run_again_where_all_turns_would_be_too_many() -> None:
+    @graph(x=0.3, n=4, m=3)
+    def many(b: Builder, x: Value, n: Value, m: Value) -> Any:
+        return loop(b, 0, n, (x,), lambda i, s: loop(b, 0, m, (s,), lambda j, t: (ops.sin(t) + t * x,)))
+    LOOPS["many"] = GRAPHS.pop("many")
+    assert adjoint_of_outer("many") == (["f64[n]"], ["for", "for"])
