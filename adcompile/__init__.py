@@ -22,7 +22,7 @@ from .errors import (
     UnsupportedOp,
     VerifyError,
 )
-from .version import __version__
+from .version import __version__ as __version__
 
 __all__ = [
     "AdcompileError", "CaptureError", "CompiledGrad", "CompiledValue", "DifferentiationError", "GuardError", "ShapeError",

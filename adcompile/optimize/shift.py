@@ -98,8 +98,8 @@ def detached(operations: tuple[Operation, ...], maximum: Operation, names: dict[
                 operands = tuple(map(copy, operation.operands))
                 result.append(Operation(operation.op, operands, operation.results, operation.attributes, (), operation.location))
                 continue
-            known.update({r: found for r in operation.results})
-            makers.update({r: operation for r in operation.results})
+            known.update(dict.fromkeys(operation.results, found))
+            makers.update(dict.fromkeys(operation.results, operation))
         result.append(operation)
     return tuple(result) if copies else operations
 
