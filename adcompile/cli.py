@@ -16,12 +16,12 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from . import __version__
 from .api import BoundMethod, CompiledFunction, compile_grad
 from .errors import AdcompileError
 from .inspect.text import STAGES, show, stage_text
 from .pipeline import Compiled, compile_function
 from .runtime import cache
+from .version import __version__
 
 WIDTH = 100                                  # of what does not go to a terminal
 

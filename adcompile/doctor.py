@@ -16,9 +16,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from . import __version__
 from .api import compile_grad
 from .runtime import cache
+from .version import __version__
 
 CONFIG: Any = numba.config                   # its attributes are set when it is imported
 VECTORS = ("sse4.2", "avx", "avx2", "fma", "avx512f", "neon", "sve")

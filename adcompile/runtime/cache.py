@@ -27,6 +27,8 @@ from numba.core.registry import cpu_target
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
+from ..version import __version__
+
 FORMAT = 1
 MAGIC = b"adcompile kernel\n"
 SUFFIX = ".kernel"
@@ -41,7 +43,6 @@ class Key:
     @staticmethod
     def of(source: str, function: str, signature: tuple[Any, ...]) -> Key:
         """The key of one function of a generated module, compiled for these numba types."""
-        from .. import __version__
         versions = (FORMAT, __version__, numba.__version__, llvmlite.__version__, np.__version__, sys.version)
         cpu = cpu_target.target_context.codegen().magic_tuple()
         return Key("\n".join((source, function, ", ".join(map(str, signature)), repr(cpu), repr(versions))))
