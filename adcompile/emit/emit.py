@@ -15,6 +15,7 @@ from ..ir.core import Location
 from ..ir.dims import Dim
 from ..ir.loops import (
     Accumulate,
+    Alloc,
     Assign,
     Break,
     Expr,
@@ -163,6 +164,10 @@ class Printer:
             return [f"{pad}if {self.expr(s.condition)}:", *self.block(s.body, depth + 1), *orelse]
         if isinstance(s, Break):
             return [f"{pad}break"]
+        if isinstance(s, Alloc):
+            lengths = ", ".join(map(self.expr, s.lengths))
+            dtype = "" if s.dtype is DType.f64 else f", dtype=np.{s.dtype.numpy.name}"
+            return [f"{pad}{s.array} = np.empty({lengths if len(s.lengths) == 1 else f'({lengths})'}{dtype})"]
         if isinstance(s, Rename):
             return [f"{pad}{', '.join(s.arrays)} = {', '.join(s.others)}"]
         if isinstance(s, Raise):

@@ -3,10 +3,11 @@
     program    = (interface, sizes, checks, buffers, body)
     statement  = For(index, stop, start, step){body} | While(condition){body} | If(condition){body}{orelse} | Break
                | Assign(name, expr) | Store(array, index*, expr) | Accumulate(target, operator, expr) | Fill(array, expr)
-               | Rename(array*, array*) | Raise(text) | Section(text)
+               | Alloc(array, length*) | Rename(array*, array*) | Raise(text) | Section(text)
     expression = Var | Number | Load(array, index*) | Apply(code, expr*)
 
-`Assign` and `Store` overwrite, `Accumulate` adds to what is there. Buffers are allocated once, before everything else.
+`Assign` and `Store` overwrite, `Accumulate` adds to what is there. Buffers are allocated once, before everything else, except
+where their lengths are computed.
 """
 
 from __future__ import annotations
@@ -150,6 +151,15 @@ class Break:
 
 
 @dataclass(frozen=True)
+class Alloc:
+    """An array whose lengths are known only when the function runs."""
+
+    array: str
+    lengths: tuple[Expr, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class Rename:
     """`arrays = others`: arrays change names, all at once."""
 
@@ -172,7 +182,7 @@ class Section:
     text: str
 
 
-Statement = Union[Assign, Store, Accumulate, Fill, Rename, For, While, If, Break, Raise, Section]
+Statement = Union[Assign, Store, Accumulate, Fill, Alloc, Rename, For, While, If, Break, Raise, Section]
 
 
 @dataclass(frozen=True)
@@ -230,6 +240,8 @@ def own_expressions(statement: Statement) -> tuple[Expr, ...]:
     if isinstance(statement, Accumulate):
         target = statement.target
         return (*(target.index if isinstance(target, Load) else ()), statement.expr)
+    if isinstance(statement, Alloc):
+        return statement.lengths
     if isinstance(statement, For):
         return (statement.stop,) if statement.start is None else (statement.start, statement.stop)
     if isinstance(statement, (While, If)):
@@ -264,6 +276,8 @@ def written_arrays(statements: tuple[Statement, ...]) -> set[str]:
             found.add(s.target.array)
         elif isinstance(s, Rename):
             found.update(s.arrays)
+        elif isinstance(s, Alloc):
+            found.add(s.array)
     return found
 
 
@@ -309,6 +323,8 @@ def statement_lines(statements: tuple[Statement, ...], depth: int) -> Iterator[s
             yield f"{pad}{expr_text(s.target)} {s.operator}= {outer_text(s.expr)}"
         elif isinstance(s, Raise):
             yield f"{pad}raise {s.exception}"
+        elif isinstance(s, Alloc):
+            yield f"{pad}buffer {s.array}: {s.dtype.value}[{', '.join(map(outer_text, s.lengths))}]"
         elif isinstance(s, Break):
             yield f"{pad}break"
         elif isinstance(s, Rename):

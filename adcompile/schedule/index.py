@@ -173,6 +173,27 @@ def operand_axes(operand: Operand) -> Iterator[Axis]:
         yield from axes_of(operand.index)
 
 
+def dims_in(operand: Operand | Index) -> Iterator[Dim]:
+    """The sizes that occur in an operand or an index."""
+    if isinstance(operand, SizeOf):
+        yield operand.dim
+    elif isinstance(operand, Axis):
+        yield operand.length
+    elif isinstance(operand, Affine):
+        yield operand.offset
+        for i, c in operand.terms:
+            yield c
+            yield from dims_in(i)
+    elif isinstance(operand, (Quotient, Remainder)):
+        yield operand.divisor
+        yield from dims_in(operand.index)
+    elif isinstance(operand, (Lookup, IndexValue)):
+        yield from dims_in(operand.read if isinstance(operand, Lookup) else operand.index)
+    elif isinstance(operand, Read):
+        for i in operand.index:
+            yield from dims_in(i)
+
+
 def lookups(index: Index) -> Iterator[Operand]:
     """What is read to find the place."""
     if isinstance(index, Affine):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UnsupportedOp
-from ..ir.analysis import free_values, live_operations, operands_in
+from ..ir.analysis import free_values, live_operations, operands_in, symbols_of
 from ..ir.core import ArrayConstant, Block, Literal, Location, Operation, Value
 from ..ir.core import Operand as GraphOperand
 from ..ir.dims import Dim
@@ -32,6 +32,7 @@ from .index import (
     Operand,
     Read,
     affine,
+    dims_in,
     lookups,
     operand_axes,
     split_flat,
@@ -125,6 +126,7 @@ class Lowering:
         self.uses.update(x for x in block.yields if isinstance(x, Value))
         self.arrays: dict[Value, ArrayConstant] = {} if parent is None else parent.arrays
         self.checks: list[tuple[Dim, str]] = [] if parent is None else parent.checks
+        self.extents: dict[str, Value] = {} if parent is None else parent.extents        # sizes that are computed
         self.support: dict[str, Any] = {} if parent is None else parent.support
         self.axis_count = 0
         self.location: Location | None = None
@@ -503,6 +505,32 @@ class Lowering:
     def lower_size(self, op: Operation) -> None:
         self.view(op.result, SizeOf(op.attributes["dim"]), lambda index: index)
 
+    def lower_extent(self, op: Operation) -> None:
+        """A size that is computed: the kernel knows it by the name of this scalar."""
+        self.define(op.result, ())
+        self.statement(op.result, (), "=", "max({0}, 0)", (self.read(op.operands[0]),), ())
+        self.extents[op.attributes["symbol"]] = op.result
+
+    def computed_sizes(self, s: Statement) -> set[Value]:
+        """The computed sizes that a statement needs."""
+        if not self.extents:
+            return set()
+        if s.control is not None:
+            symbols = symbols_of(s.control.op)
+        else:
+            dims = [d for x in (*s.axes, *s.index, *s.operands) for d in dims_in(x)]
+            dims += [d for x in s.operands for y in self.behind(x) for d in dims_in(y)]
+            symbols = {symbol for d in dims for symbol in d.symbols}
+        return {self.extents[symbol] for symbol in symbols if symbol in self.extents}
+
+    def behind(self, operand: Operand) -> Iterator[Operand]:
+        """The operands of the macros behind an operand."""
+        definition = self.definition(operand.value) if isinstance(operand, Read) else None
+        if definition is not None and definition.is_macro:
+            for inner in definition.operands:
+                yield inner
+                yield from self.behind(inner)
+
     def lower_constant(self, op: Operation) -> None:
         self.arrays[op.result] = op.attributes["value"]
 
@@ -610,6 +638,8 @@ class Lowering:
         axes = self.axes_for(x.type)
         index = tuple(a for k, a in enumerate(axes) if k not in op.attributes["axes"])
         if kind in ("max", "min"):
+            if any(axes[k].length.symbols & set(self.extents) for k in op.attributes["axes"]):
+                raise UnsupportedOp(f"{op.op} over a length that is computed cannot be compiled: it may be zero", op.location)
             self.checks += [(axes[k].length, f"zero-size array to reduction operation {kind}imum which has no identity")
                             for k in op.attributes["axes"]]
         self.reduce(op.result, kind, index, "{0}", (self.read(x, axes),), axes)

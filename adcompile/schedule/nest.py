@@ -65,6 +65,9 @@ class Nest:
                 found.append((maker, frozenset(maker.axes) if s.running else lined_up & self.written_aligned(maker)))
         found += [(first, frozenset(first.axes)) for first in s.beside]
         found += [(first, same_places(s.index, first.index)) for first in s.after]
+        for value in self.lowering.computed_sizes(s):
+            definition = self.lowering.definitions.get(value)
+            found += [(maker, frozenset()) for maker in (definition.statements if definition is not None else ()) if maker is not s]
         for value in s.overwrites:
             found += [(reader, same_places(s.index, read.index)) for reader, read in self.readers.get(value, ()) if reader is not s]
         return found

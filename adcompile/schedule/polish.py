@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from ..ir.loops import (
     Accumulate,
+    Alloc,
     Apply,
     Assign,
     Expr,
@@ -80,6 +81,8 @@ def map_statement(s: Statement, change: Callable[[Expr], Expr], inside: bool = T
     """The statement with its expressions changed; with `inside`, those of the statements in it too."""
     if isinstance(s, (Assign, Fill)):
         return replace(s, expr=map_expr(s.expr, change))
+    if isinstance(s, Alloc):
+        return replace(s, lengths=tuple(map_expr(e, change) for e in s.lengths))
     if isinstance(s, Store):
         return replace(s, index=tuple(map_expr(i, change) for i in s.index), expr=map_expr(s.expr, change))
     if isinstance(s, Accumulate):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from copy import copy
@@ -12,6 +13,7 @@ from ..ir.core import Function, Literal, Location, Value
 from ..ir.dims import Dim
 from ..ir.loops import (
     Accumulate,
+    Alloc,
     Apply,
     Assign,
     Buffer,
@@ -108,6 +110,7 @@ class Writer:
         self.partial_before: dict[Node, list[tuple[Statement, str]]] = defaultdict(list)
         self.partial_behind: dict[Node, list[tuple[Statement, str]]] = defaultdict(list)
         self.partials: dict[Statement, str] = {}
+        self.late: dict[Statement | None, list[tuple[str, Type]]] = defaultdict(list)
         self.storage: dict[Value, Storage] = {}
         self.wished: dict[Value, str] = {}
         for place, y, home in zip(places, lowering.block.yields, lowering.homes, strict=False):
@@ -127,6 +130,7 @@ class Writer:
         self.frames.append(Frame(None))
         self.name_loops(self.nodes)
         self.place_values()
+        self.allocate(None)
         self.write(self.nodes)
         return self.frames[-1]
 
@@ -331,6 +335,9 @@ class Writer:
                 return self.gradients[place - self.interface.returned][0]
         type = Type(value.type.dtype, tuple(a.length for a in storage.kept)) if value not in outputs else value.type
         name = self.names.fresh(self.array_name(wish))
+        if any(d.symbols & set(self.lowering.extents) for d in type.dims):
+            self.allocate_late(name, type)
+            return name
         over = ", ".join(self.loop_names.get(a, str(a.length)) for a in storage.kept)
         self.buffers.append(Buffer(name, type, "result" if value in outputs else f"kept over {over}: read in another loop than it is made in"))
         return name
@@ -343,6 +350,14 @@ class Writer:
             return "kept"
         primal = next((s.array for s in self.storage.values() if s.definition.value.name == wish.removesuffix("_bar")), "")
         return f"{primal}_bar" if primal else "adjoint"
+
+    def allocate_late(self, name: str, type: Type) -> None:
+        """Allocate an array where its lengths have been computed: behind the last of them, or where the block begins."""
+        extents = self.lowering.extents
+        sizes = [extents[s] for d in type.dims for s in d.symbols if s in extents and extents[s] in self.lowering.definitions]
+        makers = [self.lowering.definitions[v].statements[0] for v in sizes]
+        last = max(makers, key=lambda s: self.place_of[s]) if makers else None
+        self.late[last].append((name, type))
 
     def place_partials(self, storage: Storage) -> None:
         """An accumulation into an element that inner loops do not move is summed in a local scalar first."""
@@ -422,7 +437,7 @@ class Writer:
         if node.axis.length == ONE:
             self.frames[-1].out += frame.out
         else:
-            self.out(For(self.loop_names[node.axis], SizeOf(node.axis.length), tuple(frame.out)))
+            self.out(For(self.loop_names[node.axis], self.size(node.axis.length), tuple(frame.out)))
 
     def start(self, storage: Storage) -> None:
         """Set an accumulation to its start."""
@@ -445,7 +460,7 @@ class Writer:
         statement: LoopStatement = Store(storage.array, tuple(map(self.index, storage.kept)), start)
         for a in reversed(closed):
             if a.length != ONE:
-                statement = For(self.loop_names[a], SizeOf(a.length), (statement,))
+                statement = For(self.loop_names[a], self.size(a.length), (statement,))
         self.out(statement)
 
     def complete(self, storage: Storage) -> None:
@@ -464,6 +479,16 @@ class Writer:
         if s.control is not None:
             write_control(self, s)
             return
+        self.compute(s)
+        self.allocate(s)
+
+    def allocate(self, after: Statement | None) -> None:
+        """The arrays that are to be allocated behind a statement, or at the start of the block."""
+        for name, type in self.late[after]:
+            self.out(Alloc(name, tuple(map(self.size, type.dims)), type.dtype))
+
+    def compute(self, s: Statement) -> None:
+        """Write one assignment or accumulation."""
         storage = self.storage[s.target]
         expr = self.apply(s.code, s.operands)
         if s.kind in ("max", "min") and isinstance(expr, Apply):       # it is read three times
@@ -501,7 +526,7 @@ class Writer:
         if isinstance(x, Literal):
             return number(x)
         if isinstance(x, SizeOf):
-            return x
+            return self.size(x.dim)
         if isinstance(x, IndexValue):
             return self.index(x.index)
         if x.value in self.arrays:
@@ -555,6 +580,17 @@ class Writer:
                 level = max(level, common - 1)
         return level
 
+    def size(self, dim: Dim) -> Expr:
+        """A size as an expression; computed ones are local scalars."""
+        computed = sorted(dim.symbols & set(self.lowering.extents))
+        if not computed:
+            return SizeOf(dim)
+        if dim.bare_symbol:
+            return self.operand(Read(self.lowering.extents[dim.bare_symbol], ()))
+        names = {s: f"{{{k}}}" for k, s in enumerate(computed)}
+        code = re.sub(r"[A-Za-z_]\w*", lambda m: names.get(m[0], self.sizes.get(m[0], m[0])), str(dim))
+        return Apply(code, tuple(self.operand(Read(self.lowering.extents[s], ())) for s in computed))
+
     def index(self, index: Index) -> Expr:
         """An index as an expression."""
         if isinstance(index, Axis):
@@ -563,25 +599,25 @@ class Writer:
             return self.operand(index.read)
         if isinstance(index, Affine):
             return self.affine(index)
-        return Apply("{0} // {1}" if isinstance(index, Quotient) else "{0} % {1}", (self.index(index.index), SizeOf(index.divisor)))
+        return Apply("{0} // {1}" if isinstance(index, Quotient) else "{0} % {1}", (self.index(index.index), self.size(index.divisor)))
 
     def affine(self, index: Affine) -> Expr:
         expr: Expr | None = None
         terms = [(i, c) for i, c in index.terms if not (isinstance(i, Axis) and i.length == ONE)]
         negative = [t for t in terms if t[1].constant is not None and t[1].constant < 0]
         if not terms or index.offset.terms and negative and len(negative) == len(terms):
-            expr = SizeOf(index.offset)
+            expr = self.size(index.offset)
         for i, c in terms:
             below = (i, c) in negative
             factor = -c if below else c
-            term = self.index(i) if factor == ONE else Apply("{0} * {1}", (SizeOf(factor), self.index(i)))
+            term = self.index(i) if factor == ONE else Apply("{0} * {1}", (self.size(factor), self.index(i)))
             expr = Apply("-{0}" if below else "{0}", (term,)) if expr is None else Apply("{0} - {1}" if below else "{0} + {1}", (expr, term))
             expr = expr.operands[0] if isinstance(expr, Apply) and expr.code == "{0}" else expr
         assert expr is not None
         if index.offset.terms and not isinstance(expr, SizeOf) and not (negative and len(negative) == len(terms)):
             constant = index.offset.constant
             below = constant is not None and constant < 0
-            expr = Apply("{0} - {1}" if below else "{0} + {1}", (expr, SizeOf(-index.offset if below else index.offset)))
+            expr = Apply("{0} - {1}" if below else "{0} + {1}", (expr, self.size(-index.offset if below else index.offset)))
         return expr
 
 
