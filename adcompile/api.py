@@ -269,9 +269,9 @@ def check_options(parallel: Any, checkpoint: Any, dtype: Any) -> None:
     if not (parallel is False or parallel == "auto"):
         raise UnsupportedOp(f"parallel={parallel!r}: kernels run on one thread in this version",
                             do='Leave parallel="auto", or say parallel=False.')
-    if checkpoint is not None:
-        raise UnsupportedOp(f"checkpoint={checkpoint!r}: there are no loops to checkpoint in this version",
-                            do="Leave checkpoint=None.")
+    if checkpoint is not None and (not isinstance(checkpoint, int) or checkpoint is not False and checkpoint < 1):
+        raise UnsupportedOp(f"checkpoint={checkpoint!r} is neither a number of checkpoints, nor True, False or None",
+                            do="Leave checkpoint=None: loops that would need much memory are then checkpointed.")
     if dtype is not None and np.dtype(dtype) not in (np.dtype("float32"), np.dtype("float64")):
         raise DifferentiationError(f"dtype={dtype!r} is not a real floating point type", do="Use float64 or float32.")
 
@@ -349,7 +349,9 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
     to differentiate, by position or name (of an expression also by symbol); a tuple gives a tuple of gradients. `has_aux`: f
     returns `(value, aux)`. `dtype`: compute in float32 or float64 whatever the floats that come in. `cache`: keep machine code
     on disk. `fastmath`: sums may be reordered (NaN and infinity keep their meaning). `debug`: run in the interpreter and stop
-    at the first NaN or infinity. `name`: in generated code and messages.
+    at the first NaN or infinity. `name`: in generated code and messages. `checkpoint`: how many states of a long loop are kept,
+    the turns between them running again for the gradient; True: about the square root of its turns; False: all; default: all,
+    unless they take more than 256 MB.
 
     **Returns** a `CompiledGrad`; without `f`, a decorator.
 
@@ -364,7 +366,7 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
     if args is None and is_sympy(f) and is_sympy(wrt):
         args = wrt
     check_options(parallel, checkpoint, dtype)
-    options = Options(True, tuple(wrt) if isinstance(wrt, list) else wrt, has_aux, dtype, cache, fastmath, debug, name)
+    options = Options(True, tuple(wrt) if isinstance(wrt, list) else wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint)
     return CompiledGrad(checked_function(f, args), options, args)
 
 

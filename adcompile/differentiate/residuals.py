@@ -64,15 +64,27 @@ class Planner:
         self.producers = {result: operation for operation in body.operations for result in operation.results}
         self.carried = body.arguments[1:] if turns is not None else ()
         self.given = {a: x for a, x, y in zip(self.carried, turns.initial, body.yields, strict=True) if y is a} if turns else {}
-        self.updated = updated_arrays(self.carried, body)
+        self.updated = updated_arrays(self.carried, body)     # versions of carried arrays, and which array that is
         self.local = {s: o.result for o in body.operations for s in [defined_symbol(o)] if s is not None}
         self.variant = self.find_variant()
         self.saved: dict[Value, None] = {}
         self.recomputed: dict[Operation, Operation] = {}      # what is done again of an operation
         self.wanted: dict[Operation, list[Value]] = defaultdict(list)
 
-    def plan(self, needed: Iterable[Value]) -> Plan:
-        """How to provide the `needed` values."""
+    def plan(self, needed: Sequence[Value]) -> Plan:
+        """How to provide the `needed` values. Where large parts of an array that is updated in place would be saved, the array
+        itself is saved instead."""
+        found = self.plan_once(needed)
+        whole = {self.updated[x] for v in found.saved if v in self.producers and not self.producers[v].regions
+                 for x in self.producers[v].operands if x in self.updated and v.type.rank == x.type.rank}
+        if not whole:
+            return found
+        self.updated = {version: a for version, a in self.updated.items() if a not in whole}
+        self.saved, self.recomputed, self.wanted = {}, {}, defaultdict(list)
+        return self.plan_once(needed)
+
+    def plan_once(self, needed: Sequence[Value]) -> Plan:
+        """The plan as long as values that are read from `updated` arrays are saved."""
         postponed: list[Value] = []
         self.provide(needed, postponed)
         following: dict[Value, Value] = {}
@@ -190,14 +202,14 @@ def with_reads(operation: Operation, reads: Reads) -> Operation:
     return Operation(operation.op, operation.operands, operation.results, operation.attributes, regions, operation.location)
 
 
-def updated_arrays(carried: Sequence[Value], body: Block) -> set[Value]:
-    """The carried arrays that the body updates in place, in all their versions."""
-    found: set[Value] = set()
+def updated_arrays(carried: Sequence[Value], body: Block) -> dict[Operand, Value]:
+    """The carried arrays that the body updates in place: all their versions, with the argument that they are versions of."""
+    found: dict[Operand, Value] = {}
     for argument, result in zip(carried, body.yields, strict=False):
         if argument.type.dims and result is not argument:
             versions = {argument}
             spread_versions(body, versions)
-            found |= versions if result in versions else set()
+            found.update((v, argument) for v in versions if result in versions)
     return found
 
 
