@@ -218,3 +218,163 @@ class RandomProgram:
 def test_random_programs(seed: int) -> None:
     g = RandomProgram(seed).graph
     check(g.function, g.args, compiled=seed < COMPILED)
+
+
+# ------------------------------------------------------------------------------------------------ cases by hand
+X = np.random.default_rng(7).normal(size=6)
+
+
+def source_of(g: Graph, wrt: tuple[int, ...] | None = None, compiled: bool = False) -> str:
+    return emit(check(g.function, g.args, wrt, compiled))
+
+
+def test_a_store_in_a_loop_is_a_store() -> None:
+    def body(b: Builder, x: Value, n: Value) -> Any:
+        return loop(b, 1, n, (x,), lambda i, h: (put(h, i, element(h, i - integer(1)) * 0.5 + element(h, i)),))[0]
+
+    source = source_of(graph(x=X, n=5)(body)(), compiled=True)
+    assert "for i in range(1, n):" in source
+    assert source.count("np.empty") == 1, source
+
+
+def test_swapped_elements() -> None:
+    def body(b: Builder, x: Value, n: Value) -> Any:
+        def turn(i: Value, h: Value) -> tuple[Any, ...]:
+            first, second = element(h, i), element(h, i + integer(1))
+            return (put(put(h, i, second), i + integer(1), first),)
+        return loop(b, 0, n, (x,), turn)[0]
+
+    source_of(graph(x=X, n=5)(body)(), compiled=True)
+
+
+def test_arrays_and_scalars_that_change_places() -> None:
+    def body(b: Builder, x: Value, y: Value, n: Value) -> Any:
+        def turn(i: Value, a: Value, c: Value, p: Value, q: Value) -> tuple[Any, ...]:
+            return c, put(a, i, q), q, p + q
+        return loop(b, 0, n, (x, y, number(0.0), number(1.0)), turn)
+
+    for n in (0, 1, 4, 5):
+        g = graph(x=X, y=X[::-1].copy(), n=n, same={"y_0": "x_0"})(body)()
+        source_of(g, compiled=n == 5)
+
+
+def test_a_recurrence_of_whole_arrays_uses_two_places() -> None:
+    def body(b: Builder, u: Value, n: Value) -> Any:
+        def turn(i: Value, u: Value) -> tuple[Any, ...]:
+            change = part(u, 0, 2) - part(u, 1, 2) * 2.0 + part(u, 2, 2)
+            return (put_part(u, part(u, 1, 2) + change * 0.1, 1, 2),)
+        return loop(b, 0, n, (u,), turn)[0]
+
+    for n in (0, 3):
+        source_of(graph(u=X, n=n)(body)(), compiled=n == 3)
+
+
+def test_aligned_updates_happen_in_place() -> None:
+    def body(b: Builder, x: Value, v: Value, n: Value) -> Any:
+        def turn(i: Value, x: Value, v: Value) -> tuple[Any, ...]:
+            faster = v - ops.sin(x) * 0.1
+            return x + faster * 0.1, faster
+        return loop(b, 0, n, (x, v), turn)
+
+    source = source_of(graph(x=X, v=X * 0.5, n=4, same={"v_0": "x_0"})(body)(), compiled=True)
+    assert source.count("np.empty") == 2, source
+
+
+def test_zeros_that_several_loops_start_from_are_several() -> None:
+    def body(b: Builder, x: Value, n: Value) -> Any:
+        zeros = spread(number(0.0), x)
+        return loop(b, 0, n, (zeros, zeros), lambda i, p, q: (put(p, i, element(x, i)), put(q, i, element(p, i) + 1.0)))
+
+    source_of(graph(x=X, n=4)(body)(), compiled=True)
+
+
+def test_the_start_of_a_loop_is_read_after_it() -> None:
+    def body(b: Builder, x: Value, n: Value) -> Any:
+        y = ops.sin(x)
+        (z,) = loop(b, 0, n, (y,), lambda i, h: (put(h, i, 0.0),))
+        return total(y * z), y
+
+    source_of(graph(x=X, n=4)(body)())
+
+
+def test_newton_in_a_while() -> None:
+    def body(b: Builder, a: Value) -> Any:
+        def far(x: Value) -> Any:
+            return ops.gt(ops.abs_(x * x - a), 1e-12)
+        return repeat(b, (a,), far, lambda x: ((x + a / x) * 0.5,))[0]
+
+    source = source_of(graph(a=3.0)(body)(), compiled=True)
+    assert "while abs(" in source, source
+    assert "break" not in source
+
+
+def test_a_choice_updates_in_place() -> None:
+    def body(b: Builder, x: Value, n: Value) -> Any:
+        def turn(i: Value, h: Value, count: Value) -> tuple[Any, ...]:
+            e = element(h, i)
+            return choice(b, ops.lt(e, 0.0), lambda: (put(h, i, -e), count + 1.0), lambda: (h, count))
+        return loop(b, 0, n, (x, number(0.0)), turn)
+
+    source = source_of(graph(x=X, n=5)(body)(), compiled=True)
+    assert source.count("np.empty") == 1, source
+    assert "else" not in source
+
+
+def test_the_last_of_several_writes_stays() -> None:
+    def body(b: Builder, x: Value, k: Value) -> Any:
+        i = ops.broadcast(k, dims=(k.type.dims[0], x.type.dims[0]), axes=(0,))
+        v = ops.broadcast(x, dims=i.type.dims, axes=(1,))
+        return ops.scatter_set(x, i, v, axes=(0,))
+
+    source_of(graph(x=X, k=np.array([1, 1, 0, 3]))(body)())
+
+
+def test_lengths_that_are_computed() -> None:
+    def body(b: Builder, x: Value, n: Value) -> Any:
+        def turn(i: Value, s: Value) -> tuple[Any, ...]:
+            ops.extent(i, symbol="e")
+            e = Dim.symbol("e")
+            first = ops.cumsum(ops.slice(x, starts=(Dim.of(0),), steps=(1,), dims=(e,)), axis=0, reverse=False)
+            return (s + total(first * ops.slice(first, starts=(e - 1,), steps=(-1,), dims=(e,))),)
+        return loop(b, 0, n, (number(0.0),), turn)[0]
+
+    source_of(graph(x=X, n=5)(body)(), compiled=True)
+
+
+# ------------------------------------------------------------------------------------------------ small states
+def stack(*entries: Any) -> Any:
+    """An array of scalars."""
+    return ops.concat(*(ops.broadcast(e, dims=(Dim.of(1),), axes=()) for e in entries), axis=0)
+
+
+def test_small_states_are_scalars() -> None:
+    def body(b: Builder, p: Value, n: Value) -> Any:
+        start = stack(element(p, 0), element(p, 1))
+
+        def turn(i: Value, u: Value, rows: Value) -> tuple[Any, ...]:
+            turned = stack(element(u, 1), -element(u, 0))
+            u = u + turned * 0.1 + spread(total(u * u), u) * 0.01
+            return u, ops.scatter_set(rows, i, u, axes=(0,))
+
+        rows = ops.broadcast(number(0.0), dims=(p.type.dims[0], Dim.of(2)), axes=())
+        u, rows = loop(b, 0, n, (start, rows), turn)
+        return total(u * u) + total(rows), u, rows
+
+    g = graph(p=X, n=4)(body)()
+    small = unpack(g.function)
+    verify(small)
+    _, program = program_of(small)
+    source = emit(program)
+    assert source.count("for ") == 3, source
+    for a, b in zip(run(source, "body", g.args), run(source_of(g), "body", g.args), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+SERIAL = sorted(name for name, make in GRAPHS.items() if any(op.regions for op in make().function.body.operations))
+
+
+@pytest.mark.parametrize("name", SERIAL)
+def test_graphs_with_loops(name: str) -> None:
+    g = GRAPHS[name]()
+    check(g.function, g.args)
+    check(g.function, g.args, g.wrt, compiled=name in ("recurrence_in_place", "vector_recurrence"))

@@ -74,6 +74,7 @@ class AxisClasses:
 
         for s in self.lowering.statements:
             s.axes = tuple(a.root() for a in s.axes)
+            s.ordered = tuple(a.root() for a in s.ordered)
             s.index = tuple(substitute(i, roots) for i in s.index)
             s.operands = settled(s.operands)
         for definition in self.lowering.definitions.values():

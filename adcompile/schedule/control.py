@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..ir.analysis import free_values
+from ..ir.analysis import free_values, operands_in
 from ..ir.core import Block, Literal, Operation, Value
 from ..ir.core import Operand as GraphOperand
 from ..ir.dims import Dim
@@ -58,7 +58,8 @@ def lower_control(lowering: Lowering, op: Operation) -> None:
         elif x is None or not result.type.dims:
             starts.append(None if x is None else lowering.read(x))
         else:
-            starts.append(start_of_array(lowering, result, x))
+            start = start_of_array(lowering, result, x)
+            starts.append(None if isinstance(start, Literal) and fills(lowering, op, result) else start)
             if result in lowering.over:
                 first += tuple(lowering.definitions[lowering.over[result]].statements)
     control = with_parts(lowering, op, starts)
@@ -107,6 +108,32 @@ def start_of_array(lowering: Lowering, result: Value, x: GraphOperand) -> Operan
     return None
 
 
+def fills(lowering: Lowering, op: Operation, result: Value) -> bool:
+    """Whether a loop sets every row of an array that it carries and reads none, so that it does not matter what it starts
+    from; the last row may be left to a store behind the loop."""
+    if op.op != "for":
+        return False
+    region = op.regions[0]
+    argument, y = region.arguments[1 + op.results.index(result)], region.yields[op.results.index(result)]
+    update = next((o for o in region.operations if y in o.results), None)
+    low, high = (linear(lowering, region, x) for x in op.operands[:2])
+    turns = minus(high, low)
+    if update is None or not sets_row(update, argument) or linear(lowering, region, update.operands[1]) != minus({region.arguments[0]: 1}, low):
+        return False
+    if sum(x is argument for o in region.operations for x in operands_in(o)) + region.yields.count(argument) > 1:
+        return False
+    rows = size_of(result.type.dims[0])
+    users = [o for o in lowering.operations if any(x is result for x in operands_in(o))]
+    stored = len(users) == 1 and sets_row(users[0], result) and result not in lowering.results and \
+        linear(lowering, region, users[0].operands[1]) == turns
+    return rows == turns or stored and rows == plus(turns, {None: 1})
+
+
+def sets_row(op: Operation, array: Value) -> bool:
+    """Whether this stores one row into an array."""
+    return op.op == "scatter_set" and op.operands[0] is array and op.attributes["axes"] == (0,) and not op.operands[1].type.dims
+
+
 def with_parts(lowering: Lowering, op: Operation, starts: Sequence[Operand | None]) -> Control:
     """The operation with its regions lowered."""
     child = type(lowering)
@@ -136,8 +163,7 @@ def counted_down(lowering: Lowering, op: Operation) -> tuple[Block, Value] | Non
         return None
     last = plus(linear(lowering, body, op.operands[1]), {None: -1})
     users = [o for o in body.operations if index in o.operands or any(index in free_values(r) for r in o.regions)]
-    turned = [o for o in users if o.op == "sub" and o.operands[1] is index and not isinstance(o.operands[0], type(index)) or
-              o.op == "sub" and o.operands[1] is index and o.operands[0] is not index]
+    turned = [o for o in users if o.op == "sub" and o.operands[1] is index and o.operands[0] is not index]
     if not users or len(turned) < len(users) or index in body.yields or \
             any(linear(lowering, body, o.operands[0]) != last for o in turned):
         return None
@@ -166,11 +192,21 @@ def linear(lowering: Lowering, body: Block, x: GraphOperand) -> Linear:
     maker = {r: o for o in body.operations for r in o.results}.get(x) or lowering.find_maker(x)
     if maker is not None and maker.op in ("add", "sub"):
         a, b = (linear(lowering, body, operand) for operand in maker.operands)
-        return plus(a, {k: -c for k, c in b.items()} if maker.op == "sub" else b)
+        return minus(a, b) if maker.op == "sub" else plus(a, b)
+    if maker is not None and maker.op == "maximum" and Literal(0, DType.i64) in maker.operands:
+        turns = maker.operands[isinstance(maker.operands[0], Literal)]          # not negative where it matters
+        return linear(lowering, body, turns)
     if maker is not None and maker.op == "size":
-        dim: Dim = maker.attributes["dim"]
-        return plus({}, {monomial or None: c for monomial, c in dim.terms})
-    return {x: 1}
+        return size_of(maker.attributes["dim"])
+    return {(x.name,) if lowering.is_parameter(x) else x: 1}
+
+
+def size_of(dim: Dim) -> Linear:
+    return plus({}, {monomial or None: c for monomial, c in dim.terms})
+
+
+def minus(a: Linear, b: Linear) -> Linear:
+    return plus(a, {k: -c for k, c in b.items()})
 
 
 def plus(a: Linear, b: Linear) -> Linear:
@@ -201,7 +237,7 @@ def write_control(writer: Writer, s: Statement) -> None:
     op = control.op
     places = [writer.place_name(r) for r in op.results]
     for name, start, result in zip(places, control.starts, op.results, strict=True):
-        if start is not None and not (result.type.dims and filled_by(control, result)):
+        if start is not None:
             value = writer.operand(start)
             writer.out(Fill(name, value) if result.type.dims else Assign(name, value, s.location, keep=True))
     if op.op == "cond":
@@ -210,22 +246,6 @@ def write_control(writer: Writer, s: Statement) -> None:
         write_while(writer, control, places)
     else:
         write_for(writer, control, places)
-
-
-def filled_by(control: Control, result: Value) -> bool:
-    """Whether a loop sets every element of an array that it carries, one row a turn, and reads none: what it starts from does
-    not matter."""
-    op = control.op
-    if op.op != "for" or op.operands[0] != Literal(0, DType.i64):
-        return False
-    k = op.results.index(result)
-    body = op.regions[0]
-    argument, update = body.arguments[1 + k], next((o for o in body.operations if body.yields[k] in o.results), None)
-    uses = sum(argument in o.operands or any(argument in free_values(r) for r in o.regions) for o in body.operations)
-    bound = control.bounds[1]
-    return update is not None and update.op == "scatter_set" and update.operands[0] is argument and update.attributes["axes"] == (0,) \
-        and update.operands[1] is body.arguments[0] and uses == 1 and body.yields.count(argument) == 0 and \
-        isinstance(bound, SizeOf) and bound.dim == result.type.dims[0]
 
 
 def write_for(writer: Writer, control: Control, places: list[str]) -> None:

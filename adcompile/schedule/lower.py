@@ -74,6 +74,7 @@ class Statement:
     leads: tuple[Statement, ...] = ()      # the statements that it is `beside` of: it waits for what they read
     overwrites: tuple[Value, ...] = ()     # values whose storage it changes: all their other readers come before
     control: Control | None = None         # a whole loop or choice
+    ordered: tuple[Axis, ...] = ()         # axes that are run over in this order, from the outside in: the last write stays
 
 
 @dataclass(eq=False)
@@ -191,7 +192,8 @@ class Lowering:
         """What loops and choices read, seen through views: it is there in full before they begin."""
         found: set[Value] = set()
         for op in self.operations:
-            for x in (v for region in op.regions for v in free_values(region)):
+            reads: list[GraphOperand | None] = [v for region in op.regions for v in free_values(region)]
+            for x in reads:
                 while isinstance(x, Value):
                     found.add(x)
                     viewed = self.maker.get(x)
@@ -233,6 +235,10 @@ class Lowering:
         """The operation that makes a value, here or in a block around this one."""
         found = self.maker.get(value)
         return self.parent.find_maker(value) if found is None and self.parent is not None else found
+
+    def is_parameter(self, value: Value) -> bool:
+        """Whether a value is a parameter of the function: an integer one is a size as well, of the same name."""
+        return value in self.block.arguments if self.parent is None else self.parent.is_parameter(value)
 
     def find_view(self, value: Value) -> tuple[GraphOperand | Operand, IndexMap] | None:
         """What a value is a view of, here or in a block around this one."""
@@ -629,6 +635,7 @@ class Lowering:
         index = self.gathered_index(op, tuple(indices), rank, axes)
         if target is op.result and target not in self.sums:
             self.update(op, kind, index, updates, axes)
+            self.statements[-1].ordered = axes[:len(lead)] if kind == "=" else ()
         else:
             self.statement(target, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes)
 

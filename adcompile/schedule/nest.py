@@ -99,6 +99,7 @@ class Nest:
     # ------------------------------------------------------------------------------------------------ one level
     def level(self, statements: list[Statement], opened: frozenset[Axis]) -> list[Node]:
         candidates = {a for s in statements for a in s.axes} - opened
+        candidates -= {a for s in statements for k, a in enumerate(s.ordered) if not opened.issuperset(s.ordered[:k])}
         if not candidates:
             return [Leaf(s) for s in statements]
         axis = max(sorted(candidates, key=lambda a: a.number), key=lambda a: self.merit(a, statements, opened))
