@@ -140,6 +140,7 @@ G, L, S, K = Level.GRAPH, Level.LOOPS, Level.SOURCE, Level.KERNEL
 PASSES = (
     #    name             run                       needs gives  meaning                  kept as
     Pass("cse primal",    graph_pass(cse),          G,    G,     Meaning.EXACT,           "capture"),
+    Pass("dce primal",    graph_pass(dce),          G,    G,     Meaning.EXACT,           "capture"),
     Pass("detach shifts", graph_pass(detach_shifts), G,  G,     Meaning.EXACT,           "capture", gradient_only=True),
     Pass("unpack primal", graph_pass(unpack),       G,    G,     Meaning.REASSOCIATES,    "capture"),
     Pass("reverse",       run_reverse,              G,    G,     Meaning.DIFFERENTIATES,  "autodiff", gradient_only=True),

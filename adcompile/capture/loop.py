@@ -501,6 +501,9 @@ class Loop:
 
         def start(region: Any) -> list[Value]:
             index = self.parameter(region, "i", I64)
+            least, beyond = trace.interval(lo), trace.interval(hi)
+            if least is not None and beyond is not None:
+                trace.intervals[index] = least[0], beyond[1] - 1
             self.turn_number = index if isinstance(low, int) and low == 0 else emit("sub", index, lo)
             return [index]
 

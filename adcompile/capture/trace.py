@@ -110,6 +110,8 @@ class Trace:
         self.made: dict[int, tuple[Any, Any]] = {}                         # concrete arrays made by the function: site and array
         self.traced_sites: frozenset[Any] = frozenset()                    # where arrays are made that hold traced values
         self.outside: dict[Cell, str] = {}                                  # arrays that the function found outside, with their texts
+        self.intervals: dict[Value, tuple[Dim, Dim]] = {}                  # least and greatest values of loop indices
+        builder.interval = self.interval
         self.open = True
 
     def __enter__(self) -> Self:
@@ -358,6 +360,33 @@ class Trace:
         self.builder.blocks[-1][1].extend(region.operations)
         for value in (y for o in region.operations for y in o.results):
             self.home.pop(value, None)
+
+    def interval(self, x: Any) -> tuple[Dim, Dim] | None:
+        """The least and the greatest value that an integer can have, from the operations that make it."""
+        if isinstance(x, Literal):
+            return (Dim.of(int(x.value.real)),) * 2
+        if x in self.intervals:
+            return self.intervals[x]
+        made = next((o for _, operations in reversed(self.builder.blocks) for o in reversed(operations) if x in o.results), None)
+        if made is None or made.op not in ("size", "add", "sub", "neg", "mul"):
+            return None
+        if made.op == "size":
+            return (made.attributes["dim"],) * 2
+        given = [self.interval(operand) for operand in made.operands]
+        first, second = given[0], given[-1]
+        if first is None or second is None:
+            return None
+        if made.op == "add":
+            return first[0] + second[0], first[1] + second[1]
+        if made.op == "sub":
+            return first[0] - second[1], first[1] - second[0]
+        if made.op == "neg":
+            return -first[1], -first[0]
+        factor, other = (first, second) if first[0].constant is not None and first[0] == first[1] else (second, first)
+        if factor[0].constant is None or factor[0] != factor[1]:
+            return None
+        low, high = other[0] * factor[0], other[1] * factor[0]
+        return (low, high) if factor[0].constant >= 0 else (high, low)
 
     def check_home(self, value: Any) -> None:
         """Raises for a value of a loop's body or a branch that is used outside of it."""

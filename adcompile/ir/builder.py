@@ -9,13 +9,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
 from ..errors import VerifyError
 from .core import Block, Function, Guard, Literal, Location, Operand, Operation, Size, Value
+from .dims import Dim
 from .rebuild import map_dims
 from .sizes import Sizes
 from .types import Type
@@ -39,6 +40,7 @@ class Builder:
         self.name = name
         self.sizes = sizes or Sizes()
         self.location: Location | None = None       # attached to every operation emitted from now on
+        self.interval: Callable[[Operand], tuple[Dim, Dim] | None] = lambda x: None     # least and greatest value of an integer
         self.taken: dict[str, int] = {}
         self.blocks: list[tuple[list[Value], list[Operation]]] = [([], [])]
 

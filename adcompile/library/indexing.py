@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import AdcompileError
+from ..ir.builder import current_builder
 from ..ir.core import Literal, Operand, Value
 from ..ir.dims import Dim
 from ..ir.types import DType
@@ -168,8 +169,19 @@ def wrapped(index: Operand, dim: Dim, axis: int) -> Operand:
     """An index with negative entries counted from the end."""
     if isinstance(index, Literal):
         return as_size(resolve_integer(Dim.of(int(index.value.real)), dim, axis))
+    interval = current_builder().interval(index)
+    if interval is not None and is_inside(*interval, dim):
+        return index
     result: Operand = emit("wrap_index", index, dim=sizes().resolve(dim))
     return result
+
+
+def is_inside(least: Dim, greatest: Dim, dim: Dim) -> bool:
+    """Whether an index between two sizes needs no wrapping and no check; guarded where that is so now. No guard says that it
+    is not: the checked index is right for all sizes."""
+    actual = sizes().actual
+    least, greatest, dim = (sizes().resolve(d) for d in (least, greatest, dim))
+    return actual(least) >= 0 and actual(greatest) < actual(dim) and compare(least, ">=", 0) and compare(greatest, "<", dim)
 
 
 def resolve_integer(index: Dim, dim: Dim, axis: int) -> Dim:
