@@ -453,15 +453,17 @@ class Writer:
         if len(closed) == len(storage.kept):
             self.out(Fill(storage.array, start))
             return
-        for a in closed:
-            if a not in self.loop_names and a.length != ONE:
-                near = {self.loop_names[b] for b in (*opened, *storage.kept) if b in self.loop_names}
+        names = dict(self.loop_names)
+        for a in closed:                                    # its name elsewhere may be that of a loop that is open here
+            near = {self.loop_names[b] for b in (*opened, *storage.kept) if b is not a and b in self.loop_names}
+            if a.length != ONE and (a not in self.loop_names or self.loop_names[a] in near):
                 self.loop_names[a] = self.loop_name(a.length, near)
         statement: LoopStatement = Store(storage.array, tuple(map(self.index, storage.kept)), start)
         for a in reversed(closed):
             if a.length != ONE:
                 statement = For(self.loop_names[a], self.size(a.length), (statement,))
         self.out(statement)
+        self.loop_names.update(names)
 
     def complete(self, storage: Storage) -> None:
         """A value is complete: store a local scalar that others read from an array."""
