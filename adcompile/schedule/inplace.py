@@ -69,7 +69,8 @@ class Planner:
         while root in self.over:
             root = self.over[root]
         maker = self.maker.get(root)
-        if root is not home and maker is not None and is_expression(maker) and root.type == home.type and self.yields.count(y) == 1:
+        fits = maker is not None and (is_expression(maker) or maker.op == "cond" and not home.type.dims)
+        if maker is not None and fits and root is not home and root.type == home.type and self.yields.count(y) == 1:
             self.overwrite(maker, root, home)
 
     def overwrite(self, o: Operation, result: Value, base: Value) -> None:
