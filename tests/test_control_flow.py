@@ -383,7 +383,7 @@ class Body:
 def objects_as_state(x: Any) -> Any:
     body = Body(x.copy(), np.zeros(len(x)))
     point = Point(1.0, 2.0)
-    for k in range(25):
+    for _ in range(25):
         body.kick(-body.position, 0.1)
         point = Point(point.x + 0.1 * point.v, point.v - 0.1 * point.x * x[0])
     return body.position + point.x
@@ -677,7 +677,7 @@ def comprehensions(x: Any) -> Any:
     total = sum(x[i] * i for i in range(n))
     largest = max(x[i] - i for i in range(n))
     matrix = np.array([[x[i] * j for j in range(3)] for i in range(n)])
-    return squares, total, largest, matrix, np.array([v for v in x])
+    return squares, total, largest, matrix, np.array([v * 2.0 for v in x])
 
 
 # ------------------------------------------------------------------------------------------------------ functions

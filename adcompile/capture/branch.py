@@ -35,9 +35,13 @@ from .trace import Trace, Tracer, user_location
 def condition(trace: Trace, x: Any, construct: str) -> Any:
     """A traced value as a condition: a traced bool, or a bool where it is known after all."""
     if x.ndim:
-        if not (x.ndim <= 2 and all(trace.sizes.actual(trace.sizes.resolve(d)) == 1 for d in x.value.type.dims)):
-            raise CaptureError(f"`{construct}` depends on a traced {x.kind()}: the truth value of an array with more than one element is "
-                               "ambiguous", user_location(), "use np.any(condition) or np.all(condition), or np.where to choose entry by entry")
+        if any(trace.sizes.actual(trace.sizes.resolve(d)) != 1 for d in x.value.type.dims):
+            raise CaptureError(
+                f"`{construct}` depends on a traced {x.kind()}: the truth value of an array with more than one "
+                "element is ambiguous",
+                user_location(),
+                "use np.any(condition) or np.all(condition), or np.where to choose entry by entry",
+            )
         x = trace.apply(np.reshape, (x, ()))
     if isinstance(x.value, Literal):
         return bool(x.value.value)
@@ -105,6 +109,7 @@ class Merge:
                 if isinstance(one, Tracer) and one.ndim and one.cell.born < self.sides[0].region.born:
                     made.cell.relate(one.cell)
             return made
+
         return result
 
     def value(self, a: Any, b: Any, name: str) -> Any:
@@ -120,7 +125,9 @@ class Merge:
             return Undefined(f"is {describe(a)} in one branch of a traced condition and {describe(b)} in the other", do)
         leaves = [self.leaf(x, y, name) for x, y in zip(left, right, strict=True)]
         if any(leaf is None for leaf in leaves):
-            return Undefined(f"has another shape in one branch of a traced condition ({describe(a)}) than in the other ({describe(b)})", do)
+            return Undefined(
+                f"has another shape in one branch of a traced condition ({describe(a)}) than in the other ({describe(b)})", do
+            )
         return lambda: build(spec, iter([leaf() for leaf in leaves]))
 
     def emit(self) -> None:
@@ -132,18 +139,27 @@ class Merge:
             with self.trace.inside(side.region):
                 for cell, contents in side.cells.items():
                     cell.contents = contents
-                yields = tuple(pair[k] if isinstance(pair[k], (Value, Literal)) else leaf_operand(self.trace, pair[k], pair[2])
-                               for pair in self.pairs)
+                yields = tuple(
+                    pair[k] if isinstance(pair[k], (Value, Literal)) else leaf_operand(self.trace, pair[k], pair[2])
+                    for pair in self.pairs
+                )
             blocks.append(side.region.block(yields))
         builder = self.trace.builder
-        self.results = list(builder.emit("cond", (self.trace.unwrap(self.predicate),), regions=tuple(blocks), location=user_location()))
+        self.results = list(
+            builder.emit("cond", (self.trace.unwrap(self.predicate),), regions=tuple(blocks), location=user_location())
+        )
         for result, name in zip(self.results, self.names, strict=True):
             if name:
                 self.trace.names.setdefault(result, name)
 
 
-def stage_branch(trace: Trace, predicate: Tracer, blocks: Sequence[Callable[[], Any] | None], rest: Callable[[], Any] | None,
-                 roots: Iterable[Any]) -> tuple[Flow | None, bool]:
+def stage_branch(
+    trace: Trace,
+    predicate: Tracer,
+    blocks: Sequence[Callable[[], Any] | None],
+    rest: Callable[[], Any] | None,
+    roots: Iterable[Any],
+) -> tuple[Flow | None, bool]:
     """Trace both sides of a condition. Where one is left for good and the other is not, `rest` belongs to the other.
     Returns how the whole is left, and whether `rest` is done."""
     trace.check_open()
@@ -167,7 +183,9 @@ def merge(trace: Trace, predicate: Tracer, snapshot: Snapshot, sides: Sequence[S
     cells = merged_cells(sides, joining)
     flow = merged_flow(joining, sides)
     joining.emit()
-    snapshot.put({entry: value() if callable(value) and not isinstance(value, Undefined) else value for entry, value in entries.items()})
+    snapshot.put(
+        {entry: value() if callable(value) and not isinstance(value, Undefined) else value for entry, value in entries.items()}
+    )
     for cell, number in cells.items():
         trace.write(cell, number if isinstance(number, (Lost, Value, Literal)) else joining.results[number])
     return flow() if flow is not None else None
@@ -178,7 +196,9 @@ def merged_entries(snapshot: Snapshot, sides: Sequence[Side], joining: Merge) ->
     changed: dict[Entry, None] = {}
     for side in sides:
         for place, (old, new) in enumerate(zip(snapshot.before, side.values, strict=True)):
-            changed.update({(place, key): None for key in (*old, *new) if not is_same(old.get(key, MISSING), new.get(key, MISSING))})
+            changed.update(
+                {(place, key): None for key in (*old, *new) if not is_same(old.get(key, MISSING), new.get(key, MISSING))}
+            )
     entries: dict[Entry, Any] = {}
     for entry in changed:
         place, key = entry
@@ -187,14 +207,19 @@ def merged_entries(snapshot: Snapshot, sides: Sequence[Side], joining: Merge) ->
         if is_same(a, b):
             value = constant(a)
         elif a is MISSING or b is MISSING or isinstance(a, PLACEHOLDERS) or isinstance(b, PLACEHOLDERS):
-            value = Undefined("is assigned in one branch of a traced condition only", "assign it before the `if`, or in both branches")
+            value = Undefined(
+                "is assigned in one branch of a traced condition only", "assign it before the `if`, or in both branches"
+            )
         else:
             value = joining.value(a, b, snapshot.text(entry) if snapshot.is_variable(entry) else "")
         if isinstance(value, Undefined) and not snapshot.is_variable(entry):
             owner = snapshot.slots[place]
             if isinstance(owner.owner, list) and len(sides[0].values[place]) != len(sides[1].values[place]):
-                raise CaptureError(f"the list `{owner.name}` gets longer in one branch of a traced condition only", value.location,
-                                   "store into an array made with np.zeros, and count the entries")
+                raise CaptureError(
+                    f"the list `{owner.name}` gets longer in one branch of a traced condition only",
+                    value.location,
+                    "store into an array made with np.zeros, and count the entries",
+                )
             raise CaptureError(f"`{snapshot.text(entry)}` {value.why}", value.location, value.do)
         entries[entry] = value
     return entries
@@ -226,7 +251,8 @@ def merged_flow(joining: Merge, sides: Sequence[Side]) -> Callable[[], Flow] | N
     a, b = a or Flow(), b or Flow()
     flags = [merged_flag(joining, x, y) for x, y in zip(a.flags, b.flags, strict=True)]
     value = merged_result(joining, a, b)
-    return lambda: Flow(*(flag() for flag in flags), value=value())
+    broke, continued, returned = flags
+    return lambda: Flow(broke(), continued(), returned(), value())
 
 
 def merged_flag(joining: Merge, a: Any, b: Any) -> Callable[[], Any]:
@@ -251,10 +277,14 @@ def merged_result(joining: Merge, a: Flow, b: Flow) -> Callable[[], Any]:
         zeros = [filler(joining.trace, t) for t in types]
         pairs = zip(leaves, zeros, strict=True) if given is a else zip(zeros, leaves, strict=True)
         numbers = [joining.add(x, y, t, "") for (x, y), t in zip(pairs, types, strict=True)]
-        return lambda: build(spec, iter([Tracer(joining.trace, joining.results[n], t.weak) for n, t in zip(numbers, types, strict=True)]))
+        return lambda: build(
+            spec, iter([Tracer(joining.trace, joining.results[n], t.weak) for n, t in zip(numbers, types, strict=True)])
+        )
     value = joining.value(a.value, b.value, "")
     if isinstance(value, Undefined):
-        raise CaptureError(f"the value that is returned {value.why}", value.location, "return values of the same kind on every path")
+        raise CaptureError(
+            f"the value that is returned {value.why}", value.location, "return values of the same kind on every path"
+        )
     return value  # type: ignore[no-any-return]
 
 

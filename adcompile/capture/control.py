@@ -3,6 +3,7 @@ what Python does; traced ones become `cond`, `for` and `while` of the IR."""
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
@@ -18,13 +19,22 @@ from .loop import Loop
 from .state import PLACEHOLDERS, Snapshot
 from .trace import UNROLL_LIMIT, Retrace, SymInt, Trace, TracedRange, Tracer, current_trace, user_location
 
-FEW_TURNS = 8                       # a loop with a known number of turns is unrolled up to this
-MOST_TURNS = 256                    # a loop over known numbers whose body cannot be staged is unrolled up to this
+FEW_TURNS = 8  # a loop with a known number of turns is unrolled up to this
+MOST_TURNS = 256  # a loop over known numbers whose body cannot be staged is unrolled up to this
 Thunk = Callable[[], Any]
 
 COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge,
-    "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: a in b, "NotIn": lambda a, b: a not in b}
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+    "In": lambda a, b: a in b,
+    "NotIn": lambda a, b: a not in b,
+}
 
 
 class ControlHooks:
@@ -42,15 +52,21 @@ class ControlHooks:
         if flow is None:
             return None
         if flow.returned is not True:
-            raise CaptureError("the function returns a value on some paths of a traced condition and none on others", user_location(),
-                               "end every path with a `return`")
+            raise CaptureError(
+                "the function returns a value on some paths of a traced condition and none on others",
+                user_location(),
+                "end every path with a `return`",
+            )
         return flow.value
 
     def settled(self, flow: Flow | None) -> Flow | None:
         """How a statement inside of a `with` or a `try` was left, which must not be traced."""
         if flow is not None and flow.traced:
-            raise CaptureError("a `break`, `continue` or `return` under a traced condition leaves a `with` or `try` statement",
-                               user_location(), "put the `with` or `try` inside of the branch, or around the whole loop")
+            raise CaptureError(
+                "a `break`, `continue` or `return` under a traced condition leaves a `with` or `try` statement",
+                user_location(),
+                "put the `with` or `try` inside of the branch, or around the whole loop",
+            )
         return flow
 
     # ------------------------------------------------------------------------------------------------ conditions
@@ -89,8 +105,14 @@ class ControlHooks:
                 result = other()
                 continue
             remaining = others[number:]
-            return self.both(trace, word, truth, result, lambda remaining=remaining: self.combine(word, remaining[0](), *remaining[1:]),  # type: ignore[misc]
-                             remaining)
+            return self.both(
+                trace,
+                word,
+                truth,
+                result,
+                lambda remaining=remaining: self.combine(word, remaining[0](), *remaining[1:]),  # type: ignore[misc]
+                remaining,
+            )
         return result
 
     def both(self, trace: Any, word: str, truth: Tracer, left: Tracer, right: Thunk, roots: Iterable[Any]) -> Any:
@@ -101,10 +123,10 @@ class ControlHooks:
             with trace.inside(region):
                 value = right()
             harmless = all(o.op not in FAILING and not o.regions for o in region.operations) and not region.before
-            if harmless and not snapshot.changed(snapshot.before):
-                if isinstance(value, Tracer) and value.dtype.kind == "b" and not value.ndim:
-                    trace.adopt(region)
-                    return trace.operator(np.logical_and if word == "and" else np.logical_or, truth, value)
+            plain = isinstance(value, Tracer) and value.dtype.kind == "b" and not value.ndim
+            if plain and harmless and not snapshot.changed(snapshot.before):
+                trace.adopt(region)
+                return trace.operator(np.logical_and if word == "and" else np.logical_or, truth, value)
             snapshot.restore()
         sides = [lambda: returned(right()), lambda: returned(left)]
         flow, _ = stage_branch(trace, truth, sides if word == "and" else sides[::-1], None, list(roots))
@@ -137,7 +159,7 @@ class ControlHooks:
         """`while test: body  else: orelse`, then `rest` unless the block was left."""
         trace = current_trace()
         if trace is None:
-            flow = None
+            flow: Flow | None = None
             while flow is None and test():
                 flow = body()
                 flow = None if flow is CONTINUE else flow
@@ -213,14 +235,17 @@ def unrolled(trace: Trace | None, items: Iterator[Any], body: Callable[[Any], An
         remaining = list(items)
         assert trace is not None
         left = Flow(broke=flow.broke, returned=flow.returned, value=flow.value)
-        return follow(trace, left, lambda: unrolled(trace, iter(remaining), body)) if left.traced else \
-            unrolled(trace, iter(remaining), body)
+        rest = functools.partial(unrolled, trace, iter(remaining), body)
+        return follow(trace, left, rest) if left.traced else rest()
     return None
 
 
 def raise_too_long(number: int) -> NoReturn:
-    raise CaptureError(f"a loop that cannot become a loop of the compiled function runs more than {number} times", user_location(),
-                       "use whole-array operations (NumPy functions)")
+    raise CaptureError(
+        f"a loop that cannot become a loop of the compiled function runs more than {number} times",
+        user_location(),
+        "use whole-array operations (NumPy functions)",
+    )
 
 
 def is_long(iterable: Any) -> bool:

@@ -29,10 +29,14 @@ class GrownList:
     def append(self, item: Any) -> None:
         """`list.append`."""
         from .state import flatten, leaf_operand, same_structure
+
         leaves: list[Any] = []
         if not self.growing or not same_structure(flatten(item, leaves), self.spec):
-            raise CaptureError("a list that grows in a traced loop gets items of different kinds, or grows outside of that loop too",
-                               user_location(), "store into an array made with np.zeros instead")
+            raise CaptureError(
+                "a list that grows in a traced loop gets items of different kinds, or grows outside of that loop too",
+                user_location(),
+                "store into an array made with np.zeros instead",
+            )
         for buffer, leaf, type in zip(self.buffers, leaves, self.types, strict=True):
             value = leaf_operand(self.trace, leaf, type)
             buffer[self.length] = Tracer(self.trace, value)
@@ -46,14 +50,18 @@ class GrownList:
 
     def __getitem__(self, index: Any) -> Any:
         from .state import build
+
         if isinstance(index, slice):
             return [self[k] for k in range(*index.indices(len(self)))]
         place = self.place(index)
-        leaves = [Tracer(self.trace, buffer[place].value, type.weak) for buffer, type in zip(self.buffers, self.types, strict=True)]
+        leaves = [
+            Tracer(self.trace, buffer[place].value, type.weak) for buffer, type in zip(self.buffers, self.types, strict=True)
+        ]
         return build(self.spec, iter(leaves))
 
     def __setitem__(self, index: Any, item: Any) -> None:
         from .state import flatten
+
         leaves: list[Any] = []
         flatten(item, leaves)
         for buffer, leaf in zip(self.buffers, leaves, strict=True):
@@ -76,8 +84,11 @@ class GrownList:
     def array(self) -> Any:
         """All items as one array, as `np.array(list)` gives it."""
         import numpy as np
+
         if not isinstance(self.length, (int, SymInt)):
-            raise CaptureError("a list is turned into an array while a traced loop fills it", user_location(), "do it after the loop")
+            raise CaptureError(
+                "a list is turned into an array while a traced loop fills it", user_location(), "do it after the loop"
+            )
         if self.spec[0] == "leaf":
             return self.buffers[0].fresh()
         return self.trace.apply(np.stack, (self.columns(self.spec, iter(self.buffers)),), {"axis": 1})
@@ -85,6 +96,9 @@ class GrownList:
     def columns(self, spec: Spec, buffers: Iterator[Tracer]) -> Any:
         """The buffers in the structure of an item, which must be a tuple or a list of numbers or arrays."""
         if spec[1] is not None or any(part[0] != "leaf" for part in spec[2]):
-            raise CaptureError("a list of structures that a traced loop filled is turned into an array", user_location(),
-                               "append numbers, arrays or tuples of numbers")
+            raise CaptureError(
+                "a list of structures that a traced loop filled is turned into an array",
+                user_location(),
+                "append numbers, arrays or tuples of numbers",
+            )
         return list(buffers)

@@ -55,7 +55,7 @@ class Carried:
     params: list[Value] = field(default_factory=list)
     yields: list[Operand] = field(default_factory=list)
     results: list[Value] = field(default_factory=list)
-    sources: list[Any] = field(default_factory=list)            # the leaves at the end of a turn
+    sources: list[Any] = field(default_factory=list)  # the leaves at the end of a turn
 
 
 @dataclass
@@ -80,11 +80,11 @@ class Loop:
         self.cells: dict[Cell, tuple[Value, Operand] | None] = {}
         self.lost: dict[Cell, Lost] = {}
         self.conflicts: dict[Entry, Undefined] = {}
-        self.lists: dict[int, Growing] = {}                     # by the list's slot
-        self.aliases: set[frozenset[Entry]] = set()             # variables that share memory at the end of a turn
-        self.broke = self.returned = False                      # whether `break` or `return` happen in it
+        self.lists: dict[int, Growing] = {}  # by the list's slot
+        self.aliases: set[frozenset[Entry]] = set()  # variables that share memory at the end of a turn
+        self.broke = self.returned = False  # whether `break` or `return` happen in it
         self.value: tuple[Spec, list[LeafType]] | None = None
-        self.needs_turn: list[str] = []                         # variables that are right only if there is a turn
+        self.needs_turn: list[str] = []  # variables that are right only if there is a turn
         self.location = user_location()
         self.recall(site)
 
@@ -116,7 +116,9 @@ class Loop:
             self.trace.states[self.key] = {self.snapshot.text(entry): carried for entry, carried in self.entries.items()}
 
     # ------------------------------------------------------------------------------------------------ passes
-    def settle(self, start: Callable[[Any], list[Value]], turn: Callable[[list[Value]], Flow | None]) -> tuple[Any, list[Value], Flow | None]:
+    def settle(
+        self, start: Callable[[Any], list[Value]], turn: Callable[[list[Value]], Flow | None]
+    ) -> tuple[Any, list[Value], Flow | None]:
         """Trace the body until nothing else changes. Returns its region, its index, and how a turn ends."""
         outer, inner = self.trace.states, {"count": 0}
         try:
@@ -130,8 +132,11 @@ class Loop:
                 if not grew:
                     return region, index, flow
                 sizes.guards[:], sizes.replaced = guards, replaced
-            raise CaptureError("a traced loop changes its variables in ways that do not settle", self.location,
-                               "give the variables the types and shapes that they have later before the loop")
+            raise CaptureError(
+                "a traced loop changes its variables in ways that do not settle",
+                self.location,
+                "give the variables the types and shapes that they have later before the loop",
+            )
         finally:
             self.trace.states = outer
 
@@ -179,7 +184,9 @@ class Loop:
                     a.relate(b)
         put.update(self.conflicts)
         for place, growing in self.lists.items():
-            growing.params = [self.parameter(region, self.snapshot.slots[place].name, self.buffer_type(place, t)) for t in growing.types]
+            growing.params = [
+                self.parameter(region, self.snapshot.slots[place].name, self.buffer_type(place, t)) for t in growing.types
+            ]
             buffers = [Tracer(self.trace, p) for p in growing.params]
             grown = GrownList(self.trace, growing.spec, growing.types, buffers, self.filled(place, self.index_of(region)))
             put.update(dict.fromkeys(self.holders(place), grown))
@@ -187,7 +194,7 @@ class Loop:
         for cell in self.cells:
             region.before.setdefault(cell, cell.contents)
             contents = self.trace.contents(cell)
-            param = self.parameter(region, self.trace.names.get(contents, ""), self.trace.sizes.resolve_type(contents.type))
+            param = self.parameter(region, name_of(self.trace, contents), self.trace.sizes.resolve_type(contents.type))
             self.cells[cell] = (param, param)
             cell.contents = param
         for cell, lost in self.lost.items():
@@ -244,8 +251,9 @@ class Loop:
         if entry in self.conflicts:
             return False
         if new is MISSING or isinstance(new, PLACEHOLDERS):
-            return self.conflict(entry, "is not defined at the end of every turn of a traced loop",
-                                 "assign it on every path through the body")
+            return self.conflict(
+                entry, "is not defined at the end of every turn of a traced loop", "assign it on every path through the body"
+            )
         if entry in self.entries:
             return self.widen(entry, new)
         late = before is MISSING or isinstance(before, PLACEHOLDERS)
@@ -260,14 +268,20 @@ class Loop:
             self.entries[entry] = Carried(spec, [leaf_type(self.trace, x) for x in last], True)
             return True
         if not same_structure(flatten(before, first), spec) or not first:
-            return self.conflict(entry, f"is {describe(before)} before a traced loop and {describe(new)} after a turn of it",
-                                 "give it the same structure in every turn")
+            return self.conflict(
+                entry,
+                f"is {describe(before)} before a traced loop and {describe(new)} after a turn of it",
+                "give it the same structure in every turn",
+            )
         types = []
         for a, b in zip(first, last, strict=True):
             joined = self.joined(a, leaf_type(self.trace, b), text)
             if joined is None:
-                return self.conflict(entry, f"is {describe(a)} before a traced loop and {describe(b)} after a turn of it: it changes its shape",
-                                     "give it one shape, or use another variable")
+                return self.conflict(
+                    entry,
+                    f"is {describe(a)} before a traced loop and {describe(b)} after a turn of it: it changes its shape",
+                    "give it one shape, or use another variable",
+                )
             types.append(joined)
         self.entries[entry] = Carried(spec, types, False)
         return True
@@ -292,12 +306,18 @@ class Loop:
         for k, leaf in enumerate(leaves):
             found, have = leaf_type(self.trace, leaf), carried.types[k]
             if have.type.rank and found.type.rank != have.type.rank and not carried.late:
-                return self.conflict(entry, f"changes its shape in a traced loop: {describe(leaf)} after a turn, {have.type} before it",
-                                     "give it one shape, or use another variable")
+                return self.conflict(
+                    entry,
+                    f"changes its shape in a traced loop: {describe(leaf)} after a turn, {have.type} before it",
+                    "give it one shape, or use another variable",
+                )
             joined = join(self.trace, have, found)
             if joined is None:
-                return self.conflict(entry, f"changes its shape in a traced loop: {describe(leaf)} after a turn, {have.type} before it",
-                                     "give it one shape, or use another variable")
+                return self.conflict(
+                    entry,
+                    f"changes its shape in a traced loop: {describe(leaf)} after a turn, {have.type} before it",
+                    "give it one shape, or use another variable",
+                )
             if have.type.rank < found.type.rank:
                 self.needs_turn.append(text)
             grew |= joined.type.dtype is not have.type.dtype or joined.type.rank != have.type.rank or joined.weak != have.weak
@@ -353,11 +373,17 @@ class Loop:
             raise CaptureError(f"`{text}` is added or removed in a traced loop", user_location(), "add it before the loop")
         before, after = self.snapshot.before[place], slot.read()
         if len(after) <= len(before) or any(after[k] is not before[k] for k in before):
-            raise CaptureError(f"the list `{slot.name}` is changed in a traced loop other than by append", user_location(),
-                               "use an array made with np.zeros")
+            raise CaptureError(
+                f"the list `{slot.name}` is changed in a traced loop other than by append",
+                user_location(),
+                "use an array made with np.zeros",
+            )
         if not isinstance(self.turns, (int, SymInt)):
-            raise CaptureError(f"the list `{slot.name}` grows in a loop whose number of turns is traced", user_location(),
-                               "store into an array made with np.zeros")
+            raise CaptureError(
+                f"the list `{slot.name}` grows in a loop whose number of turns is traced",
+                user_location(),
+                "store into an array made with np.zeros",
+            )
         items = list(after.values())
         leaves: list[Any] = []
         spec = flatten(items[-1], leaves)
@@ -365,12 +391,17 @@ class Loop:
         for item in items[:-1]:
             others: list[Any] = []
             if not same_structure(flatten(item, others), spec):
-                raise CaptureError(f"the list `{slot.name}` grows in a traced loop by items of different kinds", user_location(),
-                                   "use one list for each")
+                raise CaptureError(
+                    f"the list `{slot.name}` grows in a traced loop by items of different kinds",
+                    user_location(),
+                    "use one list for each",
+                )
             for k, other in enumerate(others):
                 joined = join(self.trace, types[k], leaf_type(self.trace, other))
                 if joined is None or joined.type.rank != leaf_type(self.trace, other).type.rank:
-                    raise CaptureError(f"the list `{slot.name}` grows in a traced loop by items of different shapes", user_location())
+                    raise CaptureError(
+                        f"the list `{slot.name}` grows in a traced loop by items of different shapes", user_location()
+                    )
                 types[k] = joined
         self.lists[place] = Growing(spec, types, len(after) - len(before))
         return True
@@ -384,8 +415,11 @@ class Loop:
             found = [values[p].get(key) for p, key in self.holders(place)]
             grown = found[0] if found else None
             if not isinstance(grown, GrownList) or any(x is not grown for x in found) or not isinstance(grown.added, int):
-                raise CaptureError(f"the list `{slot.name}` grows by a number of items that is not the same in every turn", user_location(),
-                                   "store into an array made with np.zeros")
+                raise CaptureError(
+                    f"the list `{slot.name}` grows by a number of items that is not the same in every turn",
+                    user_location(),
+                    "store into an array made with np.zeros",
+                )
             growing.yields = [b.value for b in grown.buffers]
             growing.step = grown.added
         return grew
@@ -440,7 +474,9 @@ class Loop:
             if carried.late:
                 operands += [zeros_of(t.type) for t in carried.types]
             else:
-                operands += [leaf_operand(self.trace, x, t) for x, t in zip(self.leaves_before(entry), carried.types, strict=True)]
+                operands += [
+                    leaf_operand(self.trace, x, t) for x, t in zip(self.leaves_before(entry), carried.types, strict=True)
+                ]
         for place in self.lists:
             operands += self.initial_buffers(place)
         return operands + [self.trace.contents(cell) for cell in self.cells]
@@ -484,9 +520,9 @@ class Loop:
         self.snapshot.put(put)
         for cell in self.cells:
             result = next(left)
-            old = self.trace.contents(cell)
-            if old in self.trace.names:
-                self.trace.names.setdefault(result, self.trace.names[old])
+            name = name_of(self.trace, self.trace.contents(cell))
+            if name:
+                self.trace.names.setdefault(result, name)
             self.trace.write(cell, result)
         for cell, lost in self.lost.items():
             self.trace.write(cell, lost)
@@ -526,47 +562,63 @@ class Loop:
     def check_turns(self, name: str) -> None:
         """Raises, or records a guard, unless the loop has a turn."""
         if isinstance(self.turns, Tracer):
-            raise CaptureError(f"`{name}` gets its value in a loop that may have no turn", user_location(), "assign it before the loop")
+            raise CaptureError(
+                f"`{name}` gets its value in a loop that may have no turn", user_location(), "assign it before the loop"
+            )
         if not self.turns > 0:
-            raise CaptureError(f"`{name}` gets its value in a loop that has no turn here", self.location, "assign it before the loop")
+            raise CaptureError(
+                f"`{name}` gets its value in a loop that has no turn here", self.location, "assign it before the loop"
+            )
 
     # ------------------------------------------------------------------------------------------------ `while`
     def run_while(self, test: Any, body: Callable[[], Any]) -> Flow | None:
         """Stage a `while`."""
+
         def start(region: Any) -> list[Value]:
             return []
 
         region, _, flow = self.settle(start, lambda index: body())
         self.remember()
         self.births = region.born
-        endless = not test.__code__.co_freevars and not test.__code__.co_names        # `while True`
+        endless = not test.__code__.co_freevars and not test.__code__.co_names  # `while True`
 
         def check(name: str) -> None:
             if not endless:
-                raise CaptureError(f"`{name}` gets its value in a `while` that may have no turn", user_location(), "assign it before the loop")
+                raise CaptureError(
+                    f"`{name}` gets its value in a `while` that may have no turn", user_location(), "assign it before the loop"
+                )
 
         return self.emit_while(region, [], flow, None, None if endless else self.asking(test), check)
 
     def asking(self, test: Callable[[], Any]) -> Callable[[Any, Any], Operand]:
         """Emits the condition of a `while` in terms of the condition region's arguments."""
+
         def ask(index: Any, region: Any) -> Operand:
             found = test()
             if isinstance(found, SymInt):
                 found = found != 0
             truth = condition(self.trace, found, "while") if isinstance(found, Tracer) else bool(found)
             return Literal(truth, DType.bool) if isinstance(truth, bool) else truth.value
+
         return ask
 
-    def emit_while(self, region: Any, index: list[Value], flow: Flow | None, lo: Operand | None, ask: Any, runs: Any) -> Flow | None:
+    def emit_while(
+        self, region: Any, index: list[Value], flow: Flow | None, lo: Operand | None, ask: Any, runs: Any
+    ) -> Flow | None:
         """Emit a `while` op: it carries the index of a `for`, flags for `break` and `return`, the value that is returned, and
         what the body changes."""
         trace, builder = self.trace, self.trace.builder
         flow = flow or Flow()
         spec, types = self.value or (("static", None), [])
-        flags = [(name, flag) for name, flag, used in (("broke", flow.broke, self.broke), ("returned", flow.returned, self.returned)) if used]
+        flags = [
+            (name, flag)
+            for name, flag, used in (("broke", flow.broke, self.broke), ("returned", flow.returned, self.returned))
+            if used
+        ]
         if ask is None and not flags:
-            raise CaptureError("this `while` loop never ends: its condition is always true and no `break` or `return` is reached",
-                               self.location)
+            raise CaptureError(
+                "this `while` loop never ends: its condition is always true and no `break` or `return` is reached", self.location
+            )
         extra_types = [*(v.type for v in index), *(BOOL for _ in flags), *(t.type for t in types)]
         with trace.inside(region):
             for cell, pair in self.cells.items():
@@ -576,7 +628,7 @@ class Loop:
             tail = [emit("add", v, 1) for v in index] + [leaf_operand(trace, flag, LeafType(BOOL, True)) for _, flag in flags]
             tail += [leaf_operand(trace, x, t) for x, t in zip(returned_leaves, types, strict=True)]
         head = [*index, *(builder.value(name, BOOL) for name, _ in flags), *(builder.value("", t.type) for t in types)]
-        carried = region.arguments[len(index):]
+        carried = region.arguments[len(index) :]
         operations = tuple(region.operations)
         block = Block((*head, *carried), operations, (*tail, *self.yields()))
         first = [*([] if lo is None else [lo]), *(Literal(False, DType.bool) for _ in flags), *(zeros_of(t.type) for t in types)]
@@ -585,9 +637,9 @@ class Loop:
         results = builder.emit("while", (*first, *initial), regions=(test, block), location=self.location)
         for value in (*head, *block.arguments):
             trace.home[value] = region
-        self.finish(results[len(head):], runs)
-        found = dict(zip((name for name, _ in flags), results[len(index):], strict=False))
-        leaves = [Tracer(trace, v, t.weak) for v, t in zip(results[len(index) + len(flags):len(head)], types, strict=True)]
+        self.finish(results[len(head) :], runs)
+        found = dict(zip((name for name, _ in flags), results[len(index) :], strict=False))
+        leaves = [Tracer(trace, v, t.weak) for v, t in zip(results[len(index) + len(flags) : len(head)], types, strict=True)]
         out = {name: Tracer(trace, found[name], weak=True) if name in found else False for name in ("broke", "returned")}
         return Flow(broke=out["broke"], returned=out["returned"], value=build(spec, iter(leaves)) if self.value else None)
 
@@ -603,11 +655,15 @@ class Loop:
                 self.turn_number = head[0] if indices else None
                 self.enter(region)
                 entered = self.snapshot.after()
-                stop = [Tracer(trace, v, weak=True) for v in head[indices:indices + flags]]
+                stop = [Tracer(trace, v, weak=True) for v in head[indices : indices + flags]]
                 out = self.ask(head, stop, ask, region)
-                if self.snapshot.changed(entered) or any(c.born < region.born and c.contents is not contents and c not in self.cells
-                                                         for c, contents in region.before.items()):
-                    raise CaptureError("the condition of a traced `while` changes variables", self.location, "change them in the body")
+                if self.snapshot.changed(entered) or any(
+                    c.born < region.born and c.contents is not contents and c not in self.cells
+                    for c, contents in region.before.items()
+                ):
+                    raise CaptureError(
+                        "the condition of a traced `while` changes variables", self.location, "change them in the body"
+                    )
                 for entry, (params, yields) in saved.items():
                     self.entries[entry].params, self.entries[entry].yields = params, yields
                 for place, (params, yields) in lists.items():
@@ -627,12 +683,22 @@ class Loop:
         going: Operand = trace.operator(np.logical_not, stopped).value
         if ask is None:
             return going
-        if head[0].type == I64:                                 # the index of a `for`: it can always be compared
+        if head[0].type == I64:  # the index of a `for`: it can always be compared
             return emit("and", ask(head[0], region), going)  # type: ignore[no-any-return]
-        flow, _ = stage_branch(trace, stopped, [lambda: returned(False), lambda: returned(Tracer(trace, ask(head[0] if head else None, region),
-                                                                                               weak=True))], None, [])
+        flow, _ = stage_branch(
+            trace,
+            stopped,
+            [lambda: returned(False), lambda: returned(Tracer(trace, ask(head[0] if head else None, region), weak=True))],
+            None,
+            [],
+        )
         assert flow is not None
         return leaf_operand(trace, flow.value, LeafType(BOOL, True))
+
+
+def name_of(trace: Trace, x: Operand) -> str:
+    """The user's name for a value, empty where there is none."""
+    return trace.names.get(x, "") if isinstance(x, Value) else ""
 
 
 def zeros_of(type: Type) -> Operand:

@@ -41,8 +41,12 @@ def own_nodes(nodes: Any) -> Any:
 
 def is_plain(node: Any) -> bool:
     """Whether a function's statements must stay as they are: generators, coroutines, functions that look at their frame."""
-    return any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith))
-               or isinstance(n, ast.Name) and n.id in FRAME_NAMES for n in own_nodes(node.body))
+    return any(
+        isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith))
+        or isinstance(n, ast.Name)
+        and n.id in FRAME_NAMES
+        for n in own_nodes(node.body)
+    )
 
 
 def leaves_block(statement: ast.AST) -> bool:
@@ -53,7 +57,9 @@ def leaves_block(statement: ast.AST) -> bool:
         return False
     if isinstance(statement, (ast.For, ast.While)):
         return any(isinstance(n, ast.Return) for n in own_nodes(statement.body)) or any(map(leaves_block, statement.orelse))
-    return any(leaves_block(n) for n in ast.iter_child_nodes(statement) if isinstance(n, (ast.stmt, ast.ExceptHandler, ast.match_case)))
+    return any(
+        leaves_block(n) for n in ast.iter_child_nodes(statement) if isinstance(n, (ast.stmt, ast.ExceptHandler, ast.match_case))
+    )
 
 
 def steering(node: Any) -> list[Any]:
@@ -71,9 +77,9 @@ class Lowering(Rewriter):
 
     def __init__(self, code: CodeType) -> None:
         super().__init__(code)
-        self.plain = False                          # the function's statements stay as they are
-        self.inside = False                         # in a block's function: `return` gives a Flow
-        self.outer: dict[str, str] = {}             # names that the user's function declares global or nonlocal
+        self.plain = False  # the function's statements stay as they are
+        self.inside = False  # in a block's function: `return` gives a Flow
+        self.outer: dict[str, str] = {}  # names that the user's function declares global or nonlocal
         self.method: tuple[str, ...] = code.co_varnames[:1] if "__class__" in code.co_freevars else ()
 
     # ------------------------------------------------------------------------------------------------ functions
@@ -86,8 +92,12 @@ class Lowering(Rewriter):
             super().function(node)
         else:
             self.plain, self.inside = is_plain(node), False
-            self.outer = {name: type(n).__name__.lower() for n in own_nodes(node.body)
-                          if isinstance(n, (ast.Global, ast.Nonlocal)) for name in n.names}
+            self.outer = {
+                name: type(n).__name__.lower()
+                for n in own_nodes(node.body)
+                if isinstance(n, (ast.Global, ast.Nonlocal))
+                for name in n.names
+            }
             self.shared.append(set() if self.plain else self.block_names(steering(node)))
             self.scopes.append(bound_names(node))
             own = sorted(self.block_names(node.body) - self.outer.keys())
@@ -122,7 +132,7 @@ class Lowering(Rewriter):
                 functions, call = self.steer(statement, [])
                 result += [*functions, self.at(ast.Expr(call), statement)]
             elif tail:
-                functions, call = self.steer(statement, body[k + 1:])
+                functions, call = self.steer(statement, body[k + 1 :])
                 value = call if self.inside else self.hook("result", call, at=statement)
                 return [*result, *functions, self.at(ast.Return(value), statement)]
             else:
@@ -273,7 +283,13 @@ class Lowering(Rewriter):
         return self.hook("negate", self.visit(node.operand), at=node)
 
     def visit_Call(self, node: ast.Call) -> Any:
-        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self.method and not self.is_local("super"):
+        if (
+            isinstance(node.func, ast.Name)
+            and node.func.id == "super"
+            and not node.args
+            and self.method
+            and not self.is_local("super")
+        ):
             node.args = [self.at(load("__class__"), node), self.at(load(self.method[0]), node)]
             return node
         return super().visit_Call(node)
@@ -295,8 +311,9 @@ class Lowering(Rewriter):
         saved = self.shared
         self.shared = [*self.shared, set()]
         self.scopes.append({parameter})
-        inner = ast.ListComp(node.elt, [ast.comprehension(first.target, self.at(load(parameter), first.iter), first.ifs, 0),
-                                        *node.generators[1:]])
+        inner = ast.ListComp(
+            node.elt, [ast.comprehension(first.target, self.at(load(parameter), first.iter), first.ifs, 0), *node.generators[1:]]
+        )
         body = super().comprehension(self.at(inner, node), wrap_first=False)
         self.scopes.pop()
         self.shared = saved

@@ -72,8 +72,12 @@ def flatten(x: Any, leaves: list[Any]) -> Spec:
 
 def is_user_object(x: Any) -> bool:
     """Whether a value is an instance of a class of the user's own with plain attributes."""
-    return is_user_module(type(x).__module__) and hasattr(x, "__dict__") and not isinstance(x, (type, *PLACEHOLDERS)) \
+    return (
+        is_user_module(type(x).__module__)
+        and hasattr(x, "__dict__")
+        and not isinstance(x, (type, *PLACEHOLDERS))
         and not callable(x)
+    )
 
 
 def build(spec: Spec, leaves: Iterator[Any]) -> Any:
@@ -148,8 +152,13 @@ def leaf_type(trace: Trace, x: Any) -> LeafType:
 def leaf_operand(trace: Trace, x: Any, wanted: LeafType) -> Operand:
     """A leaf as an operand of a type: cast, and broadcast where it is one number."""
     trace.builder.location = user_location()
-    value = x.value if isinstance(x, Tracer) else as_value(trace.unwrap(x)) if not isinstance(x, NUMBERS) or isinstance(x, np.generic) \
+    value = (
+        x.value
+        if isinstance(x, Tracer)
+        else as_value(trace.unwrap(x))
+        if not isinstance(x, NUMBERS) or isinstance(x, np.generic)
         else literal_like(x, leaf_type(trace, x).type.dtype)
+    )
     if isinstance(x, Tracer):
         trace.check_home(value)
     value = cast(value, wanted.type.dtype)
@@ -167,7 +176,9 @@ def join(trace: Trace, a: LeafType, b: LeafType) -> LeafType | None:
     scalars: dict[str, Any] = {"i": 0, "u": 0, "f": 0.0, "c": 0j}
     given = [one.type.dtype.numpy for one in (a, b)]
     if a.weak != b.weak and given[0] != given[1]:
-        found = np.result_type(*[scalars[d.kind] if one.weak and d.kind != "b" else d for one, d in zip((a, b), given, strict=True)])
+        found = np.result_type(
+            *[scalars[d.kind] if one.weak and d.kind != "b" else d for one, d in zip((a, b), given, strict=True)]
+        )
     else:
         found = np.result_type(*given)
     dtype = DType(found.name)
@@ -216,7 +227,7 @@ class Slot:
         return f"{self.name}[{key!r}]" if isinstance(self.owner, (list, dict)) else f"{self.name}.{key}"
 
 
-Entry = tuple[int, Any]                             # a slot's position and a key in it
+Entry = tuple[int, Any]  # a slot's position and a key in it
 
 
 class Snapshot:
@@ -332,5 +343,3 @@ def contents_of(cell: types.CellType) -> Any:
 def is_state(x: Any) -> bool:
     """Whether a value is an object whose attributes the user's code may change."""
     return is_user_module(type(x).__module__) and hasattr(x, "__dict__") and not isinstance(x, (type, *PLACEHOLDERS))
-
-

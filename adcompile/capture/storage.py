@@ -78,7 +78,10 @@ def is_view(path: Path) -> bool:
 def shares_memory(path: Path, root: Type, trace: Trace) -> bool:
     """Whether NumPy can take these views without copying, which reshaping may need."""
     order = [step.op for step in path]
-    if "reshape" not in order or not set(order[:order.index("reshape")] + order[order.index("reshape") + 1:]) & {"slice", "transpose"}:
+    if "reshape" not in order or not set(order[: order.index("reshape")] + order[order.index("reshape") + 1 :]) & {
+        "slice",
+        "transpose",
+    }:
         return True
     actual = trace.sizes.actual
     array = np.empty([actual(trace.sizes.resolve(d)) for d in root.dims], np.bool_)
@@ -90,7 +93,9 @@ def shares_memory(path: Path, root: Type, trace: Trace) -> bool:
         elif step.op == "transpose":
             view = np.transpose(view, a["permutation"])
         elif step.op == "slice":
-            view = np.lib.stride_tricks.as_strided(view, a["dims"], [s * t for s, t in zip(a["steps"], view.strides, strict=True)])
+            view = np.lib.stride_tricks.as_strided(
+                view, a["dims"], [s * t for s, t in zip(a["steps"], view.strides, strict=True)]
+            )
         else:
             view = view[tuple(0 if k in a["axes"] else slice(None) for k in range(view.ndim))]
     return view.size == 0 or bool(np.may_share_memory(view, array))
@@ -119,7 +124,7 @@ class Axis:
     start: Dim = field(default_factory=lambda: Dim.of(0))
     step: int = 1
     dim: Dim = field(default_factory=lambda: Dim.of(1))
-    place: int | None = None                        # the view's axis; None: a single entry
+    place: int | None = None  # the view's axis; None: a single entry
 
 
 class Places:
@@ -197,26 +202,39 @@ class Places:
         dims = tuple(a.dim for a in sliced)
         if update.type.dims:
             order = [a.place for a in sliced if a.place is not None]
-            order += [k for k in range(len(self.shape)) if k not in order]        # new axes of length 1
+            order += [k for k in range(len(self.shape)) if k not in order]  # new axes of length 1
             update = reshape_to(permuted(update, order), dims)
         indices = tuple(a.index for a in self.axes if a.index is not None)
-        full = all(a.start.constant == 0 and a.step == 1 and sizes().resolve(a.dim) == sizes().resolve(d)
-                   for a, d in zip(self.axes, self.root.dims, strict=True) if a.index is None)
+        full = all(
+            a.start.constant == 0 and a.step == 1 and sizes().resolve(a.dim) == sizes().resolve(d)
+            for a, d in zip(self.axes, self.root.dims, strict=True)
+            if a.index is None
+        )
         if full and not indexed:
             return reshape_to(update, self.root.dims)
         result: Operand
         if full:
             result = emit("scatter_set", root, *indices, update, axes=indexed)
         else:
-            result = emit("slice_set", root, *indices, update, axes=indexed, starts=tuple(a.start for a in sliced),
-                          steps=tuple(a.step for a in sliced), dims=dims)
+            result = emit(
+                "slice_set",
+                root,
+                *indices,
+                update,
+                axes=indexed,
+                starts=tuple(a.start for a in sliced),
+                steps=tuple(a.step for a in sliced),
+                dims=dims,
+            )
         return result
 
     def element(self) -> tuple[tuple[int, ...], tuple[Operand, ...]] | None:
         """The axes and indices, if all other axes are taken whole and there is at least one index."""
         indexed = tuple(k for k, a in enumerate(self.axes) if a.index is not None)
-        whole = all(a.place == n and a.start.constant == 0 and a.step == 1 and sizes().resolve(a.dim) == sizes().resolve(d)
-                    for n, (a, d) in enumerate((a, d) for a, d in zip(self.axes, self.root.dims, strict=True) if a.index is None))
+        whole = all(
+            a.place == n and a.start.constant == 0 and a.step == 1 and sizes().resolve(a.dim) == sizes().resolve(d)
+            for n, (a, d) in enumerate((a, d) for a, d in zip(self.axes, self.root.dims, strict=True) if a.index is None)
+        )
         return (indexed, tuple(a.index for a in self.axes if a.index is not None)) if whole and indexed else None
 
 
@@ -256,8 +274,9 @@ def fitted(value: Any, wanted: Type) -> Operand:
     while len(have) > wanted.rank and have[0].constant == 1:
         have = have[1:]
     if len(have) > wanted.rank:
-        raise shape_error(f"could not broadcast input array from shape {shape_text(dims_of(operand))} into shape {shape_text(wanted.dims)}")
+        raise shape_error(
+            f"could not broadcast input array from shape {shape_text(dims_of(operand))} into shape {shape_text(wanted.dims)}"
+        )
     if isinstance(operand, Literal) or not operand.type.dims and not wanted.dims:
         return operand
     return broadcast_to(reshape_to(operand, have) if operand.type.dims else operand, wanted.dims)
-

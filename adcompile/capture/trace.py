@@ -878,7 +878,7 @@ def trace_anew(trace: Trace, array: Any) -> Exception:
     """The exception that starts the capture anew, now with a concrete array traced from where the function made it."""
     owner = array
     while isinstance(owner, np.ndarray) and id(owner) not in trace.made and owner.base is not None:
-        owner = owner.base  # type: ignore[assignment]
+        owner = owner.base
     if id(owner) in trace.made:
         return Retrace(trace.made[id(owner)][0], "a traced value is stored into a NumPy array", user_location())
     return CaptureError("a traced value is stored into a NumPy array", user_location(),
@@ -985,8 +985,8 @@ class SymInt:
     __mul__, __rmul__ = size_binary(operator.mul, np.multiply)
     __lt__, __gt__ = size_comparison("<", np.less), size_comparison(">", np.greater)
     __le__, __ge__ = size_comparison("<=", np.less_equal), size_comparison(">=", np.greater_equal)
-    __eq__ = size_comparison("==", np.equal)  # type: ignore[assignment]
-    __ne__ = size_comparison("!=", np.not_equal)  # type: ignore[assignment]
+    __eq__ = size_comparison("==", np.equal)
+    __ne__ = size_comparison("!=", np.not_equal)
 
     def __floordiv__(self, other: Any) -> Any:
         return FLOOR_DIVIDE[0](self, nonzero(other))
