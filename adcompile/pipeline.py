@@ -149,6 +149,7 @@ PASSES = (
     Pass("unpack",        graph_pass(unpack),       G,    G,     Meaning.REASSOCIATES,    "passes"),
     Pass("cse",           graph_pass(cse),          G,    G,     Meaning.EXACT,           "passes"),
     Pass("hoist",         graph_pass(hoist),        G,    G,     Meaning.EXACT,           "passes"),
+    Pass("cse hoisted",   graph_pass(cse),          G,    G,     Meaning.EXACT,           "passes"),
     Pass("dce",           graph_pass(dce),          G,    G,     Meaning.EXACT,           "passes"),
     Pass("schedule",      run_schedule,             G,    L,     Meaning.REASSOCIATES,    "loops"),
     Pass("emit",          run_emit,                 L,    S,     Meaning.EXACT,           "source"),
