@@ -787,6 +787,123 @@ def with_and_try(x: Any) -> Any:
     return s
 
 
+# ------------------------------------------------------------------------------------------------------ whole programs
+@case(X)
+@case(np.linspace(-1.0, 1.0, 100))
+def moving_windows(x: Any) -> Any:
+    y = np.zeros(len(x))
+    s = 0.0
+    for i in range(len(x) - 2):
+        s += np.max(x[i:i + 3])
+        y[i:i + 3] += x[i]
+    return y, s
+
+
+@case(np.linspace(-1.0, 1.0, 100), 10)
+def blocks_of_a_size(x: Any, w: int) -> Any:
+    s = 0.0
+    for k in range(len(x) // w):
+        s = s * 0.9 + np.max(x[k * w:(k + 1) * w])
+    return s
+
+
+@case(np.array([0.2, 0.3, 0.5]), np.linspace(0.1, 0.9, 9).reshape(3, 3), np.array([0, 1, 2, 0, 1, 1, 2, 0, 0]))
+def hidden_markov(start: Any, a: Any, seen: Any) -> Any:
+    alpha = np.log(start) + a[:, seen[0]]
+    for t in range(1, len(seen)):
+        new = np.zeros(len(start))
+        for j in range(len(start)):
+            terms = np.zeros(len(start))
+            for i in range(len(start)):
+                terms[i] = alpha[i] + a[i, j]
+            top = np.max(terms)
+            new[j] = top + np.log(np.sum(np.exp(terms - top))) + a[j, seen[t]]
+        alpha = new
+    return np.max(alpha) + np.log(np.sum(np.exp(alpha - np.max(alpha))))
+
+
+@case(np.array([1.0, 0.1, 0.07, 1.1]), np.array([5.0, 3.0]), 12)
+def runge_kutta(p: Any, y0: Any, n: int) -> Any:
+    def rhs(y: Any) -> Any:
+        return np.array([p[0] * y[0] - p[1] * y[0] * y[1], p[2] * y[0] * y[1] - p[3] * y[1]])
+
+    y, h = y0.copy(), 0.1
+    out = np.empty((n + 1, 2))
+    out[0] = y
+    for k in range(n):
+        k1 = rhs(y)
+        k2 = rhs(y + 0.5 * h * k1)
+        k3 = rhs(y + 0.5 * h * k2)
+        k4 = rhs(y + h * k3)
+        y = y + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        out[k + 1] = y
+    return out
+
+
+@case(X, 0.1, 0.2)
+def kalman(z: Any, q: float, r: float) -> Any:
+    x, p, ll = 0, 1.0, 0
+    for k in range(z.shape[0]):
+        p = p + q
+        gain, e = p / (p + r), z[k] - x
+        ll -= 0.5 * (np.log(2.0 * np.pi * (p + r)) + e * e / (p + r))
+        x += gain * e
+        p = (1.0 - gain) * p
+    return ll
+
+
+@case(X)
+def bubble_sort(x: Any) -> Any:
+    n = len(x)
+    for i in range(n):
+        for j in range(n - 1 - i):
+            if x[j] > x[j + 1]:
+                x[j], x[j + 1] = x[j + 1], x[j]
+    return x
+
+
+@case(np.sort(X))
+def bisection(x: Any) -> Any:
+    lo, hi = 0, len(x) - 1
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if x[mid] < 0.5:
+            lo = mid + 1
+        else:
+            hi = mid
+    return x[lo]
+
+
+@case(X)
+def alias_of_the_last_turn(x: Any) -> Any:
+    y = x.copy()
+    prev = y
+    for i in range(len(x)):
+        prev = y
+        y[i] = 2.0
+        y = y + prev * 0.1
+    return y
+
+
+@case(X.astype(np.float32))
+def single_precision(x: Any) -> Any:
+    s = np.float32(0)
+    for i in range(len(x)):
+        s += x[i] * i
+    return s
+
+
+@case([np.full((3, 5), 0.1), np.full((3, 5), 0.2)], M[:, :2])
+def layers(params: Any, xs: Any) -> Any:
+    h, c, loss = np.zeros(3), np.zeros(3), 0.0
+    for t in range(len(xs)):
+        for w in params:
+            c = c * 0.9 + np.tanh(w @ np.concatenate([h, xs[t]]))
+            h = np.tanh(c)
+        loss = loss + np.sum(h**2)
+    return loss
+
+
 @pytest.mark.parametrize(("f", "args"), CASES, ids=[f"{f.__name__}-{k}" for k, (f, _) in enumerate(CASES)])
 def test_gives_what_python_gives(f: Function, args: tuple[Any, ...]) -> None:
     agrees(f, *args)
@@ -870,7 +987,15 @@ def refuse(f: Function, *args: Any, at: str = "", match: str = "") -> str:
     return message
 
 
-ERRORS = [(one_branch_only, "return y", "`y`"), (writes_outside, "OUTSIDE[0]", "OUTSIDE"), (returns_sometimes, "", "returns a value"),
+def writes_to_a_moving_view(x: Any) -> Any:
+    y = x.copy()
+    for i in range(len(x) - 3):
+        part = y[i:i + 2]
+        part[0] = 1.0
+    return y
+
+
+ERRORS = [(writes_to_a_moving_view, "part = y", "share memory"), (one_branch_only, "return y", "`y`"), (writes_outside, "OUTSIDE[0]", "OUTSIDE"), (returns_sometimes, "", "returns a value"),
           (appends_sometimes, "if v > 0.0", "out"), (random_in_loop, "np.random.rand", "random")]
 
 

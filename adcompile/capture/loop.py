@@ -388,6 +388,12 @@ class Loop:
         leaves: list[Any] = []
         spec = flatten(items[-1], leaves)
         types = [leaf_type(self.trace, x) for x in leaves]
+        if not leaves:
+            raise CaptureError(
+                f"the list `{slot.name}` grows in a traced loop by items that are not numbers or arrays",
+                user_location(),
+                "append arrays, for example np.array(row) where a row is a list",
+            )
         for item in items[:-1]:
             others: list[Any] = []
             if not same_structure(flatten(item, others), spec):

@@ -26,6 +26,7 @@ from ..ir.dims import Dim
 from ..ir.op import literal_like
 from ..ir.types import DType, Type, dtype_of
 from ..library.core import cast, emit, filled, permuted
+from ..library.indexing import is_inside
 from ..library.registry import LIBRARY
 from .inputs import Inputs, is_number
 from .rewriter import HOOK
@@ -388,6 +389,53 @@ class Trace:
         low, high = other[0] * factor[0], other[1] * factor[0]
         return (low, high) if factor[0].constant >= 0 else (high, low)
 
+    def linear(self, x: Any) -> tuple[dict[Any, Dim], Dim] | None:
+        """An integer as a sum of traced values times sizes, and a size."""
+        if isinstance(x, Literal):
+            return {}, Dim.of(int(x.value.real))
+        made = next((o for _, operations in reversed(self.builder.blocks) for o in reversed(operations) if x in o.results), None)
+        if made is None or made.op not in ("size", "add", "sub", "mul"):
+            return {x: Dim.of(1)}, Dim.of(0)
+        if made.op == "size":
+            return {}, made.attributes["dim"]
+        (first, a), (second, b) = (self.linear(operand) or ({}, Dim.of(0)) for operand in made.operands)
+        if made.op == "mul":
+            factor, terms, rest = (a, second, b) if not first else (b, first, a)
+            return None if first and second else ({k: c * factor for k, c in terms.items()}, rest * factor)
+        sign = 1 if made.op == "add" else -1
+        terms = {k: first.get(k, Dim.of(0)) + second.get(k, Dim.of(0)) * sign for k in (*first, *second)}
+        return {k: c for k, c in terms.items() if c.constant != 0}, a + b * sign
+
+    def window(self, part: Any, length: Any) -> Any:
+        """The index array for `start:stop` with traced bounds that are a size apart, where that stays inside of an axis."""
+        if not isinstance(part, slice) or not isinstance(part.start, Tracer) or not isinstance(part.stop, Tracer) \
+                or part.step not in (None, 1):
+            return part
+        first, last = self.linear(part.start.value), self.linear(part.stop.value)
+        least, beyond = self.interval(part.start.value), self.interval(part.stop.value)
+        if first is None or last is None or first[0] != last[0] or least is None or beyond is None:
+            return part
+        if not is_inside(least[0], beyond[1] - 1, as_dim(length)):
+            return part
+        places = self.apply(np.add, (part.start, self.apply(np.arange, (self.integer(last[1] - first[1]),))))
+        self.intervals[places.value] = least[0], beyond[1] - 1
+        return places
+
+    def windows(self, array: Tracer, key: Any) -> tuple[Tracer, Any]:
+        """An array and a key for `array[key]`, where slices with traced bounds have become index arrays."""
+        parts = key if isinstance(key, tuple) else (key,)
+        moving = [k for k, p in enumerate(parts) if isinstance(p, slice) and (isinstance(p.start, Tracer) or isinstance(p.stop, Tracer))]
+        if not moving or any(p is None or p is Ellipsis or isinstance(p, (list, np.ndarray, Tracer)) and np.ndim(p) for p in parts):
+            return array, key
+        rest, cell = list(parts), array.cell
+        for k in moving:
+            places = self.window(parts[k], array.shape[k])
+            if isinstance(places, Tracer):
+                array = self.apply(operator.getitem, (array, (*[slice(None)] * k, places)))
+                array.cell.relate(cell)                     # it is a view in NumPy: writing to one of them loses the other
+                rest[k] = slice(None)
+        return array, tuple(rest)
+
     def check_home(self, value: Any) -> None:
         """Raises for a value of a loop's body or a branch that is used outside of it."""
         region = self.home.get(value) if isinstance(value, Value) else None
@@ -409,6 +457,12 @@ class Trace:
 
     def place(self, target: Tracer, key: Any) -> Path:
         """The path from an array to what `target[key]` selects."""
+        parts = key if isinstance(key, tuple) else (key,)
+        full = [isinstance(p, slice) and p == slice(None) for p in parts]
+        if sum(full) == len(parts) - 1:
+            k = full.index(False)
+            if isinstance(parts[k], slice) and k < target.ndim:
+                key = (*parts[:k], self.window(parts[k], target.shape[k]), *parts[k + 1:])
         self.builder.location = user_location()
         operations = self.builder.blocks[-1][1]
         before, start = len(operations), target.value
@@ -641,7 +695,10 @@ class Tracer:
 
     # ------------------------------------------------------------------------------------------------ containers
     def __getitem__(self, index: Any) -> Any:
-        return self.trace.apply(operator.getitem, (self, index))
+        array, key = self.trace.windows(self, index)
+        if array is not self and all(isinstance(k, slice) and k == slice(None) for k in key):
+            return array
+        return self.trace.apply(operator.getitem, (array, key))
 
     def __len__(self) -> int:
         return int(self.length())
