@@ -99,7 +99,7 @@ class RandomGraph:
         return int(self.rng.integers(high))
 
     def finish(self) -> Any:
-        last = [v for v in self.pool[3:]][-3:] or [self.pool[0]]
+        last = self.pool[3:][-3:] or [self.pool[0]]
         value: Any = 0.0
         for v in last:
             value = value + (total(ops.sin(v)) if v.type.dims else ops.sin(v))
@@ -107,7 +107,9 @@ class RandomGraph:
 
     def unary(self) -> Any:
         x = self.pick()
-        return getattr(ops, str(self.rng.choice(["sin", "tanh", "exp", "neg", "sigmoid"])))(ops.tanh(x) if self.rng.random() < 0.5 else ops.sin(x))
+        return getattr(ops, str(self.rng.choice(["sin", "tanh", "exp", "neg", "sigmoid"])))(
+            ops.tanh(x) if self.rng.random() < 0.5 else ops.sin(x)
+        )
 
     def binary(self) -> Any:
         a = self.pick()

@@ -17,7 +17,7 @@ from adcompile.emit.emit import emit
 from adcompile.ir.builder import Builder
 from adcompile.ir.core import Block, Literal, Value
 from adcompile.ir.dims import Dim
-from adcompile.ir.types import DType, Type
+from adcompile.ir.types import DType
 from adcompile.ir.verifier import verify
 from adcompile.optimize.unpack import unpack
 
@@ -45,7 +45,9 @@ def put(x: Value, i: Any, v: Any) -> Any:
 
 def part(x: Value, start: int, less: int, step: int = 1) -> Any:
     """x[start:start + n - less], or that many entries from there on, backwards."""
-    return ops.slice(x, starts=(Dim.of(start) if step > 0 else x.type.dims[0] - 1 - start,), steps=(step,), dims=(x.type.dims[0] - less,))
+    return ops.slice(
+        x, starts=(Dim.of(start) if step > 0 else x.type.dims[0] - 1 - start,), steps=(step,), dims=(x.type.dims[0] - less,)
+    )
 
 
 def put_part(x: Value, v: Any, start: int, less: int) -> Any:
@@ -63,7 +65,9 @@ def choice(b: Builder, predicate: Any, *bodies: Callable[[], tuple[Any, ...]]) -
     return results if isinstance(results, tuple) else (results,)
 
 
-def repeat(b: Builder, carried: tuple[Any, ...], condition: Callable[..., Any], body: Callable[..., tuple[Any, ...]]) -> tuple[Value, ...]:
+def repeat(
+    b: Builder, carried: tuple[Any, ...], condition: Callable[..., Any], body: Callable[..., tuple[Any, ...]]
+) -> tuple[Value, ...]:
     """A `while` op."""
     regions = []
     for function in (condition, body):
@@ -80,7 +84,21 @@ def repeat(b: Builder, carried: tuple[Any, ...], condition: Callable[..., Any], 
 class RandomProgram:
     """A function of x[n], y[n], s and k[n] (indices) with random operations, loops and choices nested two deep."""
 
-    ARRAYS = ("put", "put", "put_add", "put_part", "put_part", "scatter", "map", "map", "combine", "shifted", "zeros", "spread", "cumsum")
+    ARRAYS = (
+        "put",
+        "put",
+        "put_add",
+        "put_part",
+        "put_part",
+        "scatter",
+        "map",
+        "map",
+        "combine",
+        "shifted",
+        "zeros",
+        "spread",
+        "cumsum",
+    )
     SCALARS = ("read", "read", "read", "sum", "scalar", "scalar", "dot")
     CONTROL = ("for_loop", "for_loop", "cond", "while_loop")
 
@@ -96,7 +114,7 @@ class RandomProgram:
             value: Any = scalars[-1]
             for a in arrays[-3:]:
                 value = value + total(ops.sin(a))
-            return (value, *[a for a in arrays[2:] if self.rng.random() < 0.3], *[v for v in scalars[1:3]])
+            return (value, *[a for a in arrays[2:] if self.rng.random() < 0.3], *scalars[1:3])
 
         body.__name__ = f"program_{seed}"
         self.graph: Graph = graph(wrt=(0, 1, 2), same={"y_0": "x_0", "k_0": "x_0"}, **args)(body)()
@@ -178,7 +196,9 @@ class RandomProgram:
         n = self.x.type.dims[0]
 
         def body(i: Value, *carried: Value) -> tuple[Any, ...]:
-            inner_a, inner_c = self.statements([*arrays, *carried[:len(a)]], [*scalars, *carried[len(a):]], [*indices, i, i, i], depth)
+            inner_a, inner_c = self.statements(
+                [*arrays, *carried[: len(a)]], [*scalars, *carried[len(a) :]], [*indices, i, i, i], depth
+            )
             return (*self.some(inner_a, len(a)), *map(ops.sin, self.some(inner_c, len(c))))
 
         low, high = (0, ops.size(dim=n)) if self.rng.random() < 0.7 else (int(self.rng.integers(2)), int(self.rng.integers(3)))
@@ -191,7 +211,9 @@ class RandomProgram:
         a, c = self.carried(arrays, scalars)
 
         def body(count: Value, *carried: Value) -> tuple[Any, ...]:
-            inner_a, inner_c = self.statements([*arrays, *carried[:len(a)]], [*scalars, *carried[len(a):]], [*indices, ops.minimum(count, 1)], 0)
+            inner_a, inner_c = self.statements(
+                [*arrays, *carried[: len(a)]], [*scalars, *carried[len(a) :]], [*indices, ops.minimum(count, 1)], 0
+            )
             return (count + integer(1), *self.some(inner_a, len(a)), *map(ops.sin, self.some(inner_c, len(c))))
 
         def condition(count: Value, *carried: Value) -> Any:

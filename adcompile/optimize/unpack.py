@@ -24,7 +24,14 @@ from ..ir.op import TABLE, literal_like
 from ..ir.types import DType, Type
 
 SMALL = 9
-FOLDS = {"reduce_sum": "add", "reduce_prod": "mul", "reduce_max": "maximum", "reduce_min": "minimum", "reduce_any": "or", "reduce_all": "and"}
+FOLDS = {
+    "reduce_sum": "add",
+    "reduce_prod": "mul",
+    "reduce_max": "maximum",
+    "reduce_min": "minimum",
+    "reduce_any": "or",
+    "reduce_all": "and",
+}
 ENTRYWISE = {"broadcast", "reshape", "transpose", "slice", "pad", "concat", "iota", "constant", "stop_gradient", "gather",
              "scatter_set", "scatter_add", "slice_set", "contract", "cumsum", "cumprod", *FOLDS}
 Place = tuple[int, ...]
@@ -126,7 +133,9 @@ class Unpacker:
             elif self.unpacks(op, inside):
                 self.entries_of(op)
             else:
-                self.builder.append(Operation(op.op, tuple(map(self.whole, op.operands)), op.results, op.attributes, (), op.location))
+                self.builder.append(
+                    Operation(op.op, tuple(map(self.whole, op.operands)), op.results, op.attributes, (), op.location)
+                )
 
     def unpacks(self, op: Operation, inside: bool) -> bool:
         """Whether an operation is done entry by entry."""
@@ -175,7 +184,10 @@ class Unpacker:
         return self.entry(op.operands[0], tuple(place[permutation.index(k)] for k in range(len(place))))
 
     def entry_of_slice(self, op: Operation, place: Place) -> Operand:
-        index = [self.position(start, step * i) for i, start, step in zip(place, op.attributes["starts"], op.attributes["steps"], strict=True)]
+        index = [
+            self.position(start, step * i)
+            for i, start, step in zip(place, op.attributes["starts"], op.attributes["steps"], strict=True)
+        ]
         return self.at(op.operands[0], index)
 
     def at(self, x: Operand, index: Sequence[Operand]) -> Operand:
@@ -186,7 +198,9 @@ class Unpacker:
 
     def entry_of_pad(self, op: Operation, place: Place) -> Operand:
         source = []
-        for i, start, step, d in zip(place, op.attributes["starts"], op.attributes["steps"], shape(op.operands[0].type), strict=True):
+        for i, start, step, d in zip(
+            place, op.attributes["starts"], op.attributes["steps"], shape(op.operands[0].type), strict=True
+        ):
             k, rest = divmod(i - int(start.constant), step)
             if rest or not 0 <= k < d:
                 return literal_like(0, op.result.type.dtype)
@@ -226,8 +240,12 @@ class Unpacker:
         terms = []
         for where in itertools.product(*(range(lengths[name]) for name in inner)):
             at = {**dict(zip(op.attributes["out_labels"], place, strict=True)), **dict(zip(inner, where, strict=True))}
-            terms.append(self.emit("and" if op.result.type.dtype is DType.bool else "mul",
-                                   *(self.entry(x, tuple(at[name] for name in names)) for x, names in zip((a, b), labels, strict=True))))
+            terms.append(
+                self.emit(
+                    "and" if op.result.type.dtype is DType.bool else "mul",
+                    *(self.entry(x, tuple(at[name] for name in names)) for x, names in zip((a, b), labels, strict=True)),
+                )
+            )
         return self.chain("or" if op.result.type.dtype is DType.bool else "add", terms)
 
     def folded(self, op: Operation, place: Place) -> Operand:

@@ -19,7 +19,7 @@ class AxisClasses:
                 self.users[axis].add(s)
         for definition in lowering.definitions.values():
             if not definition.is_macro:
-                for k, axis in enumerate(definition.axes):
+                for axis in definition.axes:
                     self.users[axis].add(definition)
 
     def unite(self, a: Index, b: Index) -> bool:

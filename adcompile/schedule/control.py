@@ -15,7 +15,7 @@ from ..ir.analysis import free_values, operands_in
 from ..ir.core import Block, Literal, Operation, Value
 from ..ir.core import Operand as GraphOperand
 from ..ir.dims import Dim
-from ..ir.loops import Apply, Assign, Break, Expr, Fill, For, If, Number, Rename, SizeOf, Var, While, subexpressions
+from ..ir.loops import Apply, Assign, Break, Expr, Fill, For, If, Number, Rename, Var, While, subexpressions
 from ..ir.loops import Statement as LoopStatement
 from ..ir.types import DType
 from .index import Operand
@@ -74,7 +74,9 @@ def lower_control(lowering: Lowering, op: Operation) -> None:
         named = [name for name in names if not is_unnamed(name)]
         if named and is_unnamed(lowering.root(result).name):
             lowering.wishes.setdefault(lowering.root(result), named[0])
-    lowering.rotated |= {r for k, r in enumerate(op.results) if r.type.dims and any(changes_name(part, k) for part in control.parts)}
+    lowering.rotated |= {
+        r for k, r in enumerate(op.results) if r.type.dims and any(changes_name(part, k) for part in control.parts)
+    }
 
 
 def changes_name(part: Lowering, k: int) -> bool:
@@ -83,7 +85,11 @@ def changes_name(part: Lowering, k: int) -> bool:
         return False
     output, home = part.outputs[k], part.homes[k]
     rotated = {part.root(r) for r in part.rotated}
-    return home in rotated or isinstance(output, Value) and (part.root(output) in rotated or part.rotating and part.root(output) is not home)
+    return (
+        home in rotated
+        or isinstance(output, Value)
+        and (part.root(output) in rotated or part.rotating and part.root(output) is not home)
+    )
 
 
 def carried_operands(op: Operation) -> tuple[GraphOperand | None, ...]:
@@ -118,7 +124,11 @@ def fills(lowering: Lowering, op: Operation, result: Value) -> bool:
     update = next((o for o in region.operations if y in o.results), None)
     low, high = (linear(lowering, region, x) for x in op.operands[:2])
     turns = minus(high, low)
-    if update is None or not sets_row(update, argument) or linear(lowering, region, update.operands[1]) != minus({region.arguments[0]: 1}, low):
+    if (
+        update is None
+        or not sets_row(update, argument)
+        or linear(lowering, region, update.operands[1]) != minus({region.arguments[0]: 1}, low)
+    ):
         return False
     if sum(x is argument for o in region.operations for x in operands_in(o)) + region.yields.count(argument) > 1:
         return False
@@ -144,7 +154,10 @@ def with_parts(lowering: Lowering, op: Operation, starts: Sequence[Operand | Non
         return Control(op, (lowering.read(op.operands[0]),), parts, tuple(starts))
     if op.op == "while":
         condition, body = op.regions
-        parts = (child(condition, parent=lowering).run(), child(body, parent=lowering, owned=body.arguments, homes=body.arguments, rotating=True).run())
+        parts = (
+            child(condition, parent=lowering).run(),
+            child(body, parent=lowering, owned=body.arguments, homes=body.arguments, rotating=True).run(),
+        )
         return Control(op, (), parts, tuple(starts))
     (body,) = op.regions
     index, *arguments = body.arguments
@@ -170,7 +183,9 @@ def counted_down(lowering: Lowering, op: Operation) -> tuple[Block, Value] | Non
     back = Value(turned[0].result.name, turned[0].result.type)
     new = {o.result: back for o in turned}
     operations = tuple(renamed(o, new) for o in body.operations if o not in turned)
-    return Block((back, *body.arguments[1:]), operations, tuple(new.get(y, y) if isinstance(y, Value) else y for y in body.yields)), back
+    return Block(
+        (back, *body.arguments[1:]), operations, tuple(new.get(y, y) if isinstance(y, Value) else y for y in body.yields)
+    ), back
 
 
 def renamed(op: Operation, new: dict[Value, Value]) -> Operation:
@@ -178,7 +193,9 @@ def renamed(op: Operation, new: dict[Value, Value]) -> Operation:
     def change(x: GraphOperand) -> GraphOperand:
         return new.get(x, x) if isinstance(x, Value) else x
 
-    regions = tuple(Block(r.arguments, tuple(renamed(o, new) for o in r.operations), tuple(map(change, r.yields))) for r in op.regions)
+    regions = tuple(
+        Block(r.arguments, tuple(renamed(o, new) for o in r.operations), tuple(map(change, r.yields))) for r in op.regions
+    )
     return replace(op, operands=tuple(map(change, op.operands)), regions=regions)
 
 
@@ -311,7 +328,9 @@ def scalar_moves(writer: Writer, pairs: list[tuple[str, Expr]]) -> list[LoopStat
     left = [(t, e) for t, e in pairs if e != Var(t)]
     out: list[LoopStatement] = []
     while left:
-        free = next((k for k, (t, _) in enumerate(left) if not any(mentions(e, t) for j, (_, e) in enumerate(left) if j != k)), None)
+        free = next(
+            (k for k, (t, _) in enumerate(left) if not any(mentions(e, t) for j, (_, e) in enumerate(left) if j != k)), None
+        )
         if free is not None:
             out.append(Assign(*left.pop(free), keep=True))
             continue

@@ -119,7 +119,13 @@ def split_flat(index: Index, inner: Dim) -> tuple[Index, Index]:
     if isinstance(index, Affine):
         outer = [(i, c) for i, c in index.terms if c // inner * inner == c]
         rest = [(i, c) for i, c in index.terms if c // inner * inner != c]
-        if index.offset == ZERO and len(rest) == 1 and rest[0][1] == ONE and isinstance(rest[0][0], Axis) and rest[0][0].length == inner:
+        if (
+            index.offset == ZERO
+            and len(rest) == 1
+            and rest[0][1] == ONE
+            and isinstance(rest[0][0], Axis)
+            and rest[0][0].length == inner
+        ):
             return tidy(tuple((i, c // inner) for i, c in outer), ZERO), rest[0][0]
         if index.offset == ZERO and not rest:
             return tidy(tuple((i, c // inner) for i, c in outer), ZERO), Affine((), ZERO)

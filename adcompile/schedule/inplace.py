@@ -75,7 +75,7 @@ class Planner:
 
     def overwrite(self, o: Operation, result: Value, base: Value) -> None:
         """Note that the operation overwrites the value, if it may."""
-        mine = base in self.owned or base in self.maker and not self.maker[base].op == "constant"
+        mine = base in self.owned or base in self.maker and self.maker[base].op != "constant"
         if not mine or result in self.over or base in self.overwritten or base.type != result.type or self.handed_on(base):
             return
         if o.op in ("for", "while") and self.reads[o][base] > 1:
@@ -111,7 +111,9 @@ class Planner:
             stack = [o]
             while stack:
                 current = stack[-1]
-                missing = [p for p in self.operations if p in self.before[current] and p not in order] if current not in order else []
+                missing = (
+                    [p for p in self.operations if p in self.before[current] and p not in order] if current not in order else []
+                )
                 if missing:
                     stack += missing[::-1]
                 else:

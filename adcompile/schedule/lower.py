@@ -21,6 +21,7 @@ from ..ir.dims import Dim
 from ..ir.loops import SizeOf
 from ..ir.op import TABLE, Op
 from ..ir.types import DType, Type
+from .control import Control, lower_control
 from .index import (
     ONE,
     ZERO,
@@ -39,16 +40,25 @@ from .index import (
     substitute_operand,
     weighted_sum,
 )
-from .control import Control, lower_control
 from .inplace import CONTROL, VIEWS, Plan, Planner
 from .polish import is_unnamed
 
 MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
 WIDENED_COST = 2.0                  # the same for a value that is read along axes it does not have
 RESHAPED = ("broadcast", "reshape", "transpose", "slice")
-REDUCTIONS = {"reduce_sum": "+", "reduce_prod": "*", "reduce_max": "max", "reduce_min": "min", "reduce_any": "or", "reduce_all": "and"}
+REDUCTIONS = {
+    "reduce_sum": "+",
+    "reduce_prod": "*",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_any": "or",
+    "reduce_all": "and",
+}
 # Python's own functions raise where IEEE arithmetic gives inf or NaN; NumPy's do the same whether compiled or not.
-IEEE = {name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot")}
+IEEE = {
+    name: name
+    for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot")
+}
 IEEE |= {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh", "acosh": "arccosh",
          "atanh": "arctanh", "pow": "power"}
 IndexMap = Callable[[tuple[Index, ...]], tuple[Index, ...]]
@@ -174,7 +184,12 @@ class Lowering:
 
     def attempt(self, merging: bool) -> None:
         for op in reversed(self.operations):
-            if merging and op.op in ("add", "sub", "neg", "scatter_add") and op.result not in self.merged and op.result not in self.parts:
+            if (
+                merging
+                and op.op in ("add", "sub", "neg", "scatter_add")
+                and op.result not in self.merged
+                and op.result not in self.parts
+            ):
                 self.merge_sum(op)
         for op in self.operations:
             self.location = op.location
@@ -255,7 +270,9 @@ class Lowering:
 
     def statement(self, target: Value, index: tuple[Index, ...], kind: str, code: str, operands: tuple[Operand, ...],
                   axes: tuple[Axis, ...], cost: float = 1.0, **fields: Any) -> Statement:
-        s = Statement(len(self.statements), target, index, kind, code, operands, axes, cost, self.location, self.forward, **fields)
+        s = Statement(
+            len(self.statements), target, index, kind, code, operands, axes, cost, self.location, self.forward, **fields
+        )
         self.statements.append(s)
         self.definitions[target].statements.append(s)
         return s
@@ -318,7 +335,9 @@ class Lowering:
         elif op.op != "neg":
             self.collect_operand(op.operands[1], sign if op.op == "add" else opposite(sign), leaves, inner)
 
-    def collect_operand(self, operand: GraphOperand, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:
+    def collect_operand(
+        self, operand: GraphOperand, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]
+    ) -> None:
         made = self.maker.get(operand) if isinstance(operand, Value) else None
         if made is None or made.op not in ("add", "sub", "neg", "scatter_add") or self.uses[made.result] > 1 or \
                 made.result in self.plan.over:
@@ -489,8 +508,13 @@ class Lowering:
 
     def lower_slice(self, op: Operation) -> None:
         starts, steps = op.attributes["starts"], op.attributes["steps"]
-        self.view(op.result, op.operands[0],
-                  lambda index: tuple(affine(i, Dim.of(step), Dim.of(start)) for i, start, step in zip(index, starts, steps, strict=True)))
+        self.view(
+            op.result,
+            op.operands[0],
+            lambda index: tuple(
+                affine(i, Dim.of(step), Dim.of(start)) for i, start, step in zip(index, starts, steps, strict=True)
+            ),
+        )
 
     def lower_stop_gradient(self, op: Operation) -> None:
         self.view(op.result, op.operands[0], lambda index: index)
@@ -560,7 +584,9 @@ class Lowering:
             offset = offset + x.type.dims[along]
 
     # ------------------------------------------------------------------------------------------------ indexing
-    def gathered_index(self, op: Operation, indices: tuple[GraphOperand, ...], rank: int, index: tuple[Index, ...]) -> tuple[Index, ...]:
+    def gathered_index(
+        self, op: Operation, indices: tuple[GraphOperand, ...], rank: int, index: tuple[Index, ...]
+    ) -> tuple[Index, ...]:
         """The element of the indexed array behind an element of a gather's result (or a scatter's updates)."""
         along = op.attributes["axes"]
         lead = max((x.type.rank for x in indices), default=0)
@@ -620,7 +646,9 @@ class Lowering:
         base = self.takes_over(op.result)
         first = tuple(self.definitions[op.result].statements)
         if base is None:
-            self.statement(op.result, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes, after=first)
+            self.statement(
+                op.result, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes, after=first
+            )
             return
         read = self.read(updates, axes if updates.type.dims else ())
         if axes and isinstance(updates, Value) and any(r.value is base and r.index != index for r in self.expand(read)):
@@ -628,7 +656,9 @@ class Lowering:
         first += self.take_over(op.result, base)
         self.statement(op.result, index, kind, "{0}", (read,), axes, after=first, overwrites=(base,))
 
-    def scatter(self, op: Operation, target: Value, kind: str, indices: Sequence[GraphOperand], updates: GraphOperand, rank: int) -> None:
+    def scatter(
+        self, op: Operation, target: Value, kind: str, indices: Sequence[GraphOperand], updates: GraphOperand, rank: int
+    ) -> None:
         base = op.operands[0].type.dims
         lead = next((x.type.dims for x in indices if x.type.dims), ())
         axes = tuple(self.axis(d) for d in (*lead, *(d for k, d in enumerate(base) if k not in op.attributes["axes"])))
@@ -651,7 +681,9 @@ class Lowering:
                             for k in op.attributes["axes"]]
         self.reduce(op.result, kind, index, "{0}", (self.read(x, axes),), axes)
 
-    def reduce(self, value: Value, kind: str, index: tuple[Axis, ...], code: str, operands: tuple[Operand, ...], axes: tuple[Axis, ...]) -> None:
+    def reduce(
+        self, value: Value, kind: str, index: tuple[Axis, ...], code: str, operands: tuple[Operand, ...], axes: tuple[Axis, ...]
+    ) -> None:
         """Accumulate a scalar expression over the axes that are not in `index`."""
         if len(index) == len(axes):
             self.elementwise(value, index, code, operands, 1.0)
@@ -670,9 +702,15 @@ class Lowering:
 
     def lower_contract(self, op: Operation) -> None:
         a, b = op.operands
-        labels = {name: d for x, key in ((a, "a_labels"), (b, "b_labels")) for name, d in zip(op.attributes[key], x.type.dims, strict=True)}
+        labels = {
+            name: d
+            for x, key in ((a, "a_labels"), (b, "b_labels"))
+            for name, d in zip(op.attributes[key], x.type.dims, strict=True)
+        }
         axes = {name: self.axis(d) for name, d in labels.items()}
-        operands = tuple(self.read(x, tuple(axes[name] for name in op.attributes[key])) for x, key in ((a, "a_labels"), (b, "b_labels")))
+        operands = tuple(
+            self.read(x, tuple(axes[name] for name in op.attributes[key])) for x, key in ((a, "a_labels"), (b, "b_labels"))
+        )
         index = tuple(axes[name] for name in op.attributes["out_labels"])
         code = "{0} and {1}" if op.result.type.dtype is DType.bool else "{0} * {1}"
         kind = "or" if op.result.type.dtype is DType.bool else "+"
@@ -718,7 +756,9 @@ class Lowering:
         self.define(state, start=start_of(steps[-1][0], op.result.type.dtype))
         made: tuple[Statement, ...] = ()
         for kind, x in steps:
-            made += (self.statement(state, index, kind, "{0}", (self.read(x, flip(axes) if x.type.dims else ()),), axes, beside=made),)
+            made += (
+                self.statement(state, index, kind, "{0}", (self.read(x, flip(axes) if x.type.dims else ()),), axes, beside=made),
+            )
         made[0].leads = made[1:]
         places = Value(op.result.name, op.result.type)
         self.define(places, axes)
@@ -728,7 +768,9 @@ class Lowering:
     # ------------------------------------------------------------------------------------------------ results
     def lower_results(self) -> None:
         """Give every array result an array of its own: where it is a view, a parameter or a result already, a copy."""
-        taken = {home for y, home in zip(self.block.yields, self.homes, strict=True) if isinstance(y, Value) and self.root(y) is home}
+        taken = {
+            home for y, home in zip(self.block.yields, self.homes, strict=True) if isinstance(y, Value) and self.root(y) is home
+        }
         for k, (result, home) in enumerate(zip(self.block.yields, self.homes, strict=True)):
             if self.parent is None:
                 self.location, self.forward = None, k < self.returned

@@ -67,9 +67,13 @@ class Nest:
         found += [(first, same_places(s.index, first.index)) for first in s.after]
         for value in self.lowering.computed_sizes(s):
             definition = self.lowering.definitions.get(value)
-            found += [(maker, frozenset()) for maker in (definition.statements if definition is not None else ()) if maker is not s]
+            found += [
+                (maker, frozenset()) for maker in (definition.statements if definition is not None else ()) if maker is not s
+            ]
         for value in s.overwrites:
-            found += [(reader, same_places(s.index, read.index)) for reader, read in self.readers.get(value, ()) if reader is not s]
+            found += [
+                (reader, same_places(s.index, read.index)) for reader, read in self.readers.get(value, ()) if reader is not s
+            ]
         return found
 
     def find_readers(self) -> dict[Value, list[tuple[Statement, Read]]]:
@@ -118,7 +122,10 @@ class Nest:
         """The nodes in an order that respects what reads what, otherwise that of the user's program."""
         inside = [[leaf.statement for leaf, _ in leaves([node])] for node in nodes]
         home = {s: k for k, group in enumerate(inside) for s in group}
-        needs = [{home[maker] for s in group for maker, _ in self.dependencies[s] if maker in home} - {k} for k, group in enumerate(inside)]
+        needs = [
+            {home[maker] for s in group for maker, _ in self.dependencies[s] if maker in home} - {k}
+            for k, group in enumerate(inside)
+        ]
         first = [min(s.number for s in group) for group in inside]
         order: list[int] = []
         left = set(range(len(nodes)))

@@ -187,7 +187,9 @@ class Writer:
         self.names = Names([self.interface.name, self.interface.kernel, *self.lowering.support])
         given = {v: self.names.fresh(v.name) for v in parameters}
         self.parameters = tuple((given[v], v.type) for v in parameters)
-        self.gradients = tuple((self.names.fresh(f"{parameters[k].name}_bar"), parameters[k].type) for k in self.interface.gradients)
+        self.gradients = tuple(
+            (self.names.fresh(f"{parameters[k].name}_bar"), parameters[k].type) for k in self.interface.gradients
+        )
         used = {v.name for v in all_values(self.function)}
         self.sizes: dict[str, str] = {}
         wishes = [s for s in SIZE_NAMES if s not in used]
@@ -256,7 +258,11 @@ class Writer:
         for reader, read in readers:
             running = reader.running
             open_to_both = {loop.axis for loop in common_prefix([path, self.paths[reader]])}
-            kept |= {a for a, i in zip(definition.axes, read.index, strict=True) if not running and (a is not i or a not in open_to_both)}
+            kept |= {
+                a
+                for a, i in zip(definition.axes, read.index, strict=True)
+                if not running and (a is not i or a not in open_to_both)
+            }
         if definition.value in self.lowering.outputs or definition.whole:
             order = definition.axes
         else:
@@ -281,7 +287,14 @@ class Writer:
     def shares(self, storage: Storage, home: Value, readers: dict[Value, list[tuple[Statement, Read]]]) -> bool:
         """Whether a value can live in the array of another, which is computed from it."""
         value, result = storage.definition.value, self.storage[home]
-        if storage.definition.whole or result.definition.whole or not storage.kept or value in self.lowering.outputs or not readers[value] or len(result.definition.statements) != 1:
+        if (
+            storage.definition.whole
+            or result.definition.whole
+            or not storage.kept
+            or value in self.lowering.outputs
+            or not readers[value]
+            or len(result.definition.statements) != 1
+        ):
             return False
         s, _ = max(readers[value], key=lambda reader: self.place_of[reader[0]])
         axes = storage.definition.axes
@@ -339,7 +352,9 @@ class Writer:
             self.allocate_late(name, type)
             return name
         over = ", ".join(self.loop_names.get(a, str(a.length)) for a in storage.kept)
-        self.buffers.append(Buffer(name, type, "result" if value in outputs else f"kept over {over}: read in another loop than it is made in"))
+        self.buffers.append(
+            Buffer(name, type, "result" if value in outputs else f"kept over {over}: read in another loop than it is made in")
+        )
         return name
 
     def array_name(self, wish: str) -> str:
@@ -501,7 +516,11 @@ class Writer:
             self.out(Accumulate(Var(self.partials[s]), plus(s.kind), expr, s.location))
         elif storage.gathered:
             target = self.element(s)
-            self.out(Store(target.array, target.index, expr, s.location) if s.kind == "=" else Accumulate(target, s.kind, expr, s.location))
+            self.out(
+                Store(target.array, target.index, expr, s.location)
+                if s.kind == "="
+                else Accumulate(target, s.kind, expr, s.location)
+            )
         elif s.kind == "=":
             self.out(assignment(storage.local, expr, s.location, is_users(s.target.name)))
             if storage.kept and storage.definition.start is None:
@@ -601,7 +620,9 @@ class Writer:
             return self.operand(index.read)
         if isinstance(index, Affine):
             return self.affine(index)
-        return Apply("{0} // {1}" if isinstance(index, Quotient) else "{0} % {1}", (self.index(index.index), self.size(index.divisor)))
+        return Apply(
+            "{0} // {1}" if isinstance(index, Quotient) else "{0} % {1}", (self.index(index.index), self.size(index.divisor))
+        )
 
     def affine(self, index: Affine) -> Expr:
         expr: Expr | None = None
@@ -613,7 +634,11 @@ class Writer:
             below = (i, c) in negative
             factor = -c if below else c
             term = self.index(i) if factor == ONE else Apply("{0} * {1}", (self.size(factor), self.index(i)))
-            expr = Apply("-{0}" if below else "{0}", (term,)) if expr is None else Apply("{0} - {1}" if below else "{0} + {1}", (expr, term))
+            expr = (
+                Apply("-{0}" if below else "{0}", (term,))
+                if expr is None
+                else Apply("{0} - {1}" if below else "{0} + {1}", (expr, term))
+            )
             expr = expr.operands[0] if isinstance(expr, Apply) and expr.code == "{0}" else expr
         assert expr is not None
         if index.offset.terms and not isinstance(expr, SizeOf) and not (negative and len(negative) == len(terms)):
