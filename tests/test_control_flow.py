@@ -852,6 +852,27 @@ def kalman(z: Any, q: float, r: float) -> Any:
     return ll
 
 
+@case(S + 5.0 * np.eye(4)[::-1], X[:4])
+def gauss_with_pivots(a: Any, b: Any) -> Any:
+    n = len(b)
+    for k in range(n):
+        p = k
+        for i in range(k + 1, n):
+            if abs(a[i, k]) > abs(a[p, k]):
+                p = i
+        if p != k:
+            a[[k, p]] = a[[p, k]]
+            b[[k, p]] = b[[p, k]]
+        for i in range(k + 1, n):
+            f = a[i, k] / a[k, k]
+            a[i, k:] -= f * a[k, k:]
+            b[i] -= f * b[k]
+    x = np.zeros(n)
+    for i in range(n - 1, -1, -1):
+        x[i] = (b[i] - a[i, i + 1:] @ x[i + 1:]) / a[i, i]
+    return x
+
+
 @case(X)
 def bubble_sort(x: Any) -> Any:
     n = len(x)
@@ -995,7 +1016,13 @@ def writes_to_a_moving_view(x: Any) -> Any:
     return y
 
 
-ERRORS = [(writes_to_a_moving_view, "part = y", "share memory"), (one_branch_only, "return y", "`y`"), (writes_outside, "OUTSIDE[0]", "OUTSIDE"), (returns_sometimes, "", "returns a value"),
+def prints(x: Any) -> Any:
+    for v in x:
+        print(v)
+    return x
+
+
+ERRORS = [(prints, "print(v)", "print"), (writes_to_a_moving_view, "part = y", "share memory"), (one_branch_only, "return y", "`y`"), (writes_outside, "OUTSIDE[0]", "OUTSIDE"), (returns_sometimes, "", "returns a value"),
           (appends_sometimes, "if v > 0.0", "out"), (random_in_loop, "np.random.rand", "random")]
 
 

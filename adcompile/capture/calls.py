@@ -460,6 +460,14 @@ def builtin_getattr(trace: Trace, owner: Any, name: str, *default: Any) -> Any:
     return read_attribute(trace, owner, name, value)
 
 
+def builtin_print(trace: Trace, *arguments: Any, **keywords: Any) -> None:
+    """`print(...)`."""
+    if trace.regions and contains(arguments, Tracer):
+        raise CaptureError("`print` of a traced value in a traced loop or branch: the compiled function prints nothing", user_location(),
+                           "print after the call, or return the value")
+    print(*arguments, **keywords)
+
+
 def builtin_dict(trace: Trace, *arguments: Any, **keywords: Any) -> dict[Any, Any]:
     """`dict(...)`."""
     return dict(*map(trace.inputs.materialise, arguments), **keywords)
@@ -469,5 +477,5 @@ BUILTINS: dict[Any, Callable[..., Any]] = {
     isinstance: builtin_isinstance, type: builtin_type, len: builtin_len, range: builtin_range, float: builtin_float,
     int: builtin_int, bool: builtin_bool, sum: builtin_sum, min: extremum(min, np.minimum, np.min),
     max: extremum(max, np.maximum, np.max), any: quantifier(any, np.any), all: quantifier(all, np.all),
-    getattr: builtin_getattr, dict: builtin_dict, enumerate: builtin_enumerate, zip: builtin_zip, reversed: builtin_reversed,
+    print: builtin_print, getattr: builtin_getattr, dict: builtin_dict, enumerate: builtin_enumerate, zip: builtin_zip, reversed: builtin_reversed,
 }

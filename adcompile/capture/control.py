@@ -63,7 +63,7 @@ class ControlHooks:
         """How a statement inside of a `with` or a `try` was left, which must not be traced."""
         if flow is not None and flow.traced:
             raise CaptureError(
-                "a `break`, `continue` or `return` under a traced condition leaves a `with` or `try` statement",
+                "a `break`, `continue` or `return` under a traced condition leaves a `with`, `try` or `match` statement",
                 user_location(),
                 "put the `with` or `try` inside of the branch, or around the whole loop",
             )

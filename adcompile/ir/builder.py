@@ -85,12 +85,20 @@ class Builder:
         row = TABLE[op]
         inputs = as_operands(operands)
         attributes = MappingProxyType({k: map_dims(a, self.sizes.resolve) for k, a in (attributes or {}).items()})
-        extra = {"regions": regions} if regions else {}
+        extra = {"regions": tuple(map(self.interface, regions))} if regions else {}
         types = row.infer(*[self.sizes.resolve_type(x.type) for x in inputs], **extra, **attributes)
         several = isinstance(types, tuple)
         results = tuple(self.value(name, t) for t in (types if several else (types,)))
         self.append(Operation(op, inputs, results, attributes, regions, location or self.location))
         return results if several else results[0]
+
+    def interface(self, region: Block) -> Block:
+        """A region's arguments and yields only, in terms of the sizes that are left: sizes may have been unified since."""
+        def resolved(x: Operand) -> Operand:
+            return Value(x.name, self.sizes.resolve_type(x.type)) if isinstance(x, Value) else x
+
+        arguments = tuple(Value(v.name, self.sizes.resolve_type(v.type)) for v in region.arguments)
+        return Block(arguments, (), tuple(map(resolved, region.yields)))
 
     def append(self, operation: Operation) -> None:
         """Append a finished operation as it is."""
