@@ -366,7 +366,8 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
     if args is None and is_sympy(f) and is_sympy(wrt):
         args = wrt
     check_options(parallel, checkpoint, dtype)
-    options = Options(True, tuple(wrt) if isinstance(wrt, list) else wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint)
+    wrt = tuple(wrt) if isinstance(wrt, list) else wrt
+    options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint)
     return CompiledGrad(checked_function(f, args), options, args)
 
 

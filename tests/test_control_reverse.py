@@ -12,6 +12,7 @@ from conftest import assert_close, assert_same
 from graphs import GRAPHS, I64, WHERE, A, Graph, W, X, branch, graph, loop, number, ops, total
 from test_differentiate import differences, inner
 
+from adcompile.capture.driver import capture
 from adcompile.differentiate.jvp import jvp
 from adcompile.differentiate.reverse import value_and_grad, vjp
 from adcompile.ir.builder import Builder
@@ -544,3 +545,51 @@ def test_inner_loops_run_again_where_all_turns_would_be_too_many() -> None:
         return loop(b, 0, n, (x,), lambda i, s: loop(b, 0, m, (s,), lambda j, t: (ops.sin(t) + t * x,)))
     LOOPS["many"] = GRAPHS.pop("many")
     assert adjoint_of_outer("many") == (["f64[n]"], ["for", "for"])
+
+
+# ------------------------------------------------------------------------------------------------ Python functions
+def heat_by_points(u: Any, k: Any, n: Any) -> Any:
+    for _ in range(n):
+        new = u.copy()
+        for i in range(1, len(u) - 1):
+            new[i] = u[i] + k * u[i] * (u[i - 1] - 2 * u[i] + u[i + 1])
+        u = new
+    return np.sum(u**2)
+
+
+def heat_by_slices(u: Any, k: Any, n: Any) -> Any:
+    for _ in range(n):
+        u = u.copy()
+        u[1:-1] = u[1:-1] + k * u[1:-1] * (u[:-2] - 2 * u[1:-1] + u[2:])
+    return np.sum(u**2)
+
+
+def square_root(x: Any) -> Any:
+    y = 1.0
+    while abs(y * y - x) > 1e-12:
+        y = 0.5 * (y + x / y)
+    return y * y * y
+
+
+PROGRAMS = [(heat_by_points, (X * 0.3, 0.1, 9), (0, 1)), (heat_by_slices, (X * 0.3, 0.1, 9), (0, 1)), (square_root, (2.0,), (0,))]
+
+
+@pytest.mark.parametrize("checkpoint", [None, True, 2])
+@pytest.mark.parametrize(("function", "args", "wrt"), PROGRAMS)
+def test_python_functions(function: Callable[..., Any], args: tuple[Any, ...], wrt: tuple[int, ...], checkpoint: Any) -> None:
+    adjoint = value_and_grad(capture(function, args, wrt=wrt, scalar=True).function, wrt, checkpoint)
+    verify(adjoint)
+    assert [p.name for p in adjoint.params] == list(function.__code__.co_varnames[:len(args)])
+    value, *found = interpret(adjoint, args)
+    assert_close(value, function(*args))
+    for position, gradient in zip(wrt, found, strict=True):
+        direction = np.cos(np.arange(np.size(args[position]))).reshape(np.shape(args[position]))
+        ends = [function(*args[:position], args[position] + h * direction, *args[position + 1:]) for h in (1e-5, -1e-5)]
+        assert np.sum(gradient * direction) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8)
+
+
+def test_both_ways_to_write_the_heat_equation_save_the_same() -> None:
+    for function, args, wrt in PROGRAMS[:2]:
+        adjoint = dce(value_and_grad(capture(function, args, wrt=wrt, scalar=True).function, wrt))
+        saved = [str(v.type) for o in adjoint.body.operations for v in o.results if "saved" in v.name]
+        assert saved == ["f64[n, u_0]"]
