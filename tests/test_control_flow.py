@@ -53,7 +53,7 @@ def ops(captured: Any) -> list[str]:
 @case(X)
 @case(-X)
 def if_else(x: Any) -> Any:
-    if x[0] > 0.0:
+    if x[0] > 0.0:  # noqa: SIM108
         y = x * 2.0
     else:
         y = -x
@@ -787,6 +787,50 @@ def with_and_try(x: Any) -> Any:
     return s
 
 
+# ------------------------------------------------------------------------------------------------------ shared memory
+@case(X)
+@case(-X)
+def rebound_in_one_branch(x: Any) -> Any:
+    y = x.copy()
+    if x[0] > 0.0:
+        y = y * 2.0
+    y[0] = 7.0
+    return y
+
+
+@case(X)
+def overlapping_stores(x: Any) -> Any:
+    x[1:] = x[:-1]
+    x[:-2] += x[2:]
+    return x
+
+
+@case(X)
+def views_follow_a_loop(x: Any) -> Any:
+    y = x.copy()
+    v = y[2:5]
+    w = v[::-1]
+    for i in range(len(x)):
+        y[i] += w[0]
+    return y, v, w
+
+
+@case(M)
+def rows_swapped_through_views(a: Any) -> Any:
+    for i in range(a.shape[0] - 1):
+        a[i], a[i + 1] = a[i + 1], a[i]
+    return a
+
+
+@case(X)
+def arrays_swapped_in_a_list(x: Any) -> Any:
+    u = [x.copy(), np.zeros(len(x))]
+    for _ in range(20):
+        u[1][1:-1] = u[0][2:] - u[0][:-2] * 0.1
+        u[0], u[1] = u[1], u[0]
+    return u[0], u[1]
+
+
 # ------------------------------------------------------------------------------------------------------ whole programs
 @case(X)
 @case(np.linspace(-1.0, 1.0, 100))
@@ -930,7 +974,8 @@ def test_gives_what_python_gives(f: Function, args: tuple[Any, ...]) -> None:
     agrees(f, *args)
 
 
-@pytest.mark.parametrize("f", [sum_of_entries, rows, break_continue, while_with_index, scan_into_array, append_in_loop, comprehensions])
+@pytest.mark.parametrize("f", [
+    sum_of_entries, rows, break_continue, while_with_index, scan_into_array, append_in_loop, comprehensions])
 def test_graphs_do_not_grow_with_sizes(f: Function) -> None:
     big = np.linspace(-1.0, 1.0, 400)
     small, large = (agrees(f, x if f is not rows else x.reshape(-1, 4)) for x in (big[:40], big))
@@ -1016,14 +1061,31 @@ def writes_to_a_moving_view(x: Any) -> Any:
     return y
 
 
+def may_be_the_same_array(x: Any) -> Any:
+    y = x.copy()
+    z = y
+    if x[0] > 0.0:
+        y = y * 2.0
+    y[0] = 7.0
+    return z.sum() + y
+
+
 def prints(x: Any) -> Any:
     for v in x:
         print(v)
     return x
 
 
-ERRORS = [(prints, "print(v)", "print"), (writes_to_a_moving_view, "part = y", "share memory"), (one_branch_only, "return y", "`y`"), (writes_outside, "OUTSIDE[0]", "OUTSIDE"), (returns_sometimes, "", "returns a value"),
-          (appends_sometimes, "if v > 0.0", "out"), (random_in_loop, "np.random.rand", "random")]
+ERRORS = [
+    (may_be_the_same_array, "return z.sum()", "share memory"),
+    (prints, "print(v)", "print"),
+    (writes_to_a_moving_view, "part = y", "share memory"),
+    (one_branch_only, "return y", "`y`"),
+    (writes_outside, "OUTSIDE[0]", "OUTSIDE"),
+    (returns_sometimes, "", "returns a value"),
+    (appends_sometimes, "if v > 0.0", "out"),
+    (random_in_loop, "np.random.rand", "random"),
+]
 
 
 @pytest.mark.parametrize(("f", "at", "match"), ERRORS, ids=[f.__name__ for f, _, _ in ERRORS])

@@ -236,7 +236,8 @@ def unrolled(trace: Trace | None, items: Iterator[Any], body: Callable[[Any], An
         assert trace is not None
         left = Flow(broke=flow.broke, returned=flow.returned, value=flow.value)
         rest = functools.partial(unrolled, trace, iter(remaining), body)
-        return follow(trace, left, rest) if left.traced else rest()
+        after: Flow | None = follow(trace, left, rest) if left.traced else rest()
+        return after
     return None
 
 
@@ -266,7 +267,7 @@ def run_for(trace: Trace, iterable: Any, body: Callable[[Any], Any]) -> Flow | N
         if first is not None:
             flow = first[0]
             if flow is not None and flow is not CONTINUE:
-                return flow
+                return flow  # type: ignore[no-any-return]
             return unrolled(trace, iter(iterable[1:]), body)
     staged = of_range(trace, iterable) if isinstance(iterable, range) else as_staged(trace, iterable)
     assert staged is not None
@@ -287,7 +288,7 @@ def run_for(trace: Trace, iterable: Any, body: Callable[[Any], Any]) -> Flow | N
 def explained(error: Exception, count: int | None, limit: int) -> Exception:
     """The error of a loop that can neither be staged nor unrolled."""
     if count is not None and isinstance(error, AdcompileError):
-        note = f"the loop around it runs {count} times here; up to {limit} turns are unrolled instead, with known numbers for its index"
+        note = f"the loop around it runs {count} times here; up to {limit} turns would be unrolled, with known numbers as index"
         return type(error)(error.what, error.where, f"{error.do}\n  ({note})" if error.do else f"({note})")
     return error
 

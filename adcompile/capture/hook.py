@@ -107,7 +107,8 @@ class Scope(ControlHooks):
     def iterate(self, iterable: Any) -> Iterable[Any]:
         """What a loop, a comprehension or an unpacking goes over."""
         trace = current_trace()
-        return iterable if trace is None else trace.inputs.materialise(iterable)
+        found: Iterable[Any] = iterable if trace is None else trace.inputs.materialise(iterable)
+        return found
 
     def unpack(self, value: Any, *names: str) -> Any:
         """The right side of `a, b = value`, with the parts named."""
@@ -123,7 +124,8 @@ class Scope(ControlHooks):
     def mapping(self, value: Any) -> Mapping[str, Any]:
         """What is passed as `**value`."""
         trace = current_trace()
-        return value if trace is None else trace.inputs.materialise(value)
+        found: Mapping[str, Any] = value if trace is None else trace.inputs.materialise(value)
+        return found
 
     # ------------------------------------------------------------------------------------------------ conditions
     def truth(self, value: Any, construct: str) -> Any:
