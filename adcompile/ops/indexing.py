@@ -14,6 +14,7 @@ from ..ir.types import DType, Type
 from . import support
 from .elementwise import eq, select
 from .op import linear, nondifferentiable, number, shared_dims
+from .reduction import reduce_sum
 from .shape import broadcast, check_axes, iota, other_axes, reshape, size_of, slice_, spread, strided, zeros_like
 
 
@@ -116,9 +117,13 @@ def slice_set_reference(base: Any, *indices_and_updates: Any, axes: tuple[int, .
 
 def slice_set_read(ct: Operand, base: Operand, *indices_and_updates: Operand, axes: tuple[int, ...], starts: tuple[Dim, ...],
                    steps: tuple[int, ...], dims: tuple[Dim, ...]) -> Operand:
-    """The cotangent of slice_set's updates: what arrives at their places."""
-    row = gather(ct, *indices_and_updates[:-1], axes=axes) if axes else ct
+    """The cotangent of slice_set's updates: what arrives at their places, summed where one number goes to all of them."""
+    *indices, updates = indices_and_updates
+    row = gather(ct, *indices, axes=axes) if axes else ct
     result: Operand = slice_(row, starts=starts, steps=steps, dims=dims) if dims else row
+    if dims and not updates.type.dims:
+        single = all(d.constant == 1 for d in dims)
+        result = reshape(result, dims=()) if single else reduce_sum(result, axes=tuple(range(len(dims))))
     return result
 
 
