@@ -30,6 +30,7 @@ from .ir.core import Function
 from .ir.loops import Interface, Program
 from .ir.signature import Signature, leaves
 from .ir.verifier import verify
+from .optimize.raise_loops import raise_loops
 from .optimize.cse import cse
 from .optimize.dce import dce
 from .optimize.hoist import hoist
@@ -104,6 +105,11 @@ class Pass:
     gradient_only: bool = False
 
 
+def run_raise(function: Function, context: Context) -> Function:
+    """Do the independent turns of loops at once."""
+    return raise_loops(function, context.hints)
+
+
 def run_reverse(function: Function, context: Context) -> Function:
     """Append the adjoint: results are then the primal results and one cotangent a differentiated parameter."""
     return value_and_grad(function, context.wrt, context.options.checkpoint, context.hints)
@@ -141,6 +147,8 @@ PASSES = (
     #    name             run                       needs gives  meaning                  kept as
     Pass("cse primal",    graph_pass(cse),          G,    G,     Meaning.EXACT,           "capture"),
     Pass("dce primal",    graph_pass(dce),          G,    G,     Meaning.EXACT,           "capture"),
+    Pass("raise loops",   run_raise,                G,    G,     Meaning.REASSOCIATES,    "capture"),
+    Pass("dce raised",    graph_pass(dce),          G,    G,     Meaning.EXACT,           "capture"),
     Pass("detach shifts", graph_pass(detach_shifts), G,  G,     Meaning.EXACT,           "capture", gradient_only=True),
     Pass("unpack primal", graph_pass(unpack),       G,    G,     Meaning.REASSOCIATES,    "capture"),
     Pass("reverse",       run_reverse,              G,    G,     Meaning.DIFFERENTIATES,  "autodiff", gradient_only=True),

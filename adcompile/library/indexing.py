@@ -181,6 +181,8 @@ def is_inside(least: Dim, greatest: Dim, dim: Dim) -> bool:
     is not: the checked index is right for all sizes."""
     actual = sizes().actual
     least, greatest, dim = (sizes().resolve(d) for d in (least, greatest, dim))
+    if greatest.symbols and actual(least) >= 0 and actual(greatest) + 1 == actual(dim):
+        equal(greatest + 1, dim)        # a loop over exactly this axis, as far as this call can tell: one axis, not two
     return actual(least) >= 0 and actual(greatest) < actual(dim) and compare(least, ">=", 0) and compare(greatest, "<", dim)
 
 
