@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import cloudpickle, types
 
-from .capture.driver import Abstract, capture, capture_types
+from .capture.driver import Abstract, capture, capture_types, python_signature
 from .errors import CaptureError, DifferentiationError, UnsupportedOp
 from .ir.core import Location
 from .ir.printer import text_of
@@ -316,6 +316,8 @@ def python_function(function: Any) -> Any:
 
 def signature_of(function: Any) -> inspect.Signature:
     """How it is called."""
+    if isinstance(function, np.ufunc):
+        return python_signature(function)
     try:
         return inspect.signature(python_function(function))
     except (TypeError, ValueError):

@@ -136,6 +136,9 @@ def python_signature(f: Callable[..., Any]) -> inspect.Signature:
     """The signature that users call `f` by."""
     if not callable(f):
         raise CaptureError(f"{f!r} is not a function", do="pass a function, a method, a lambda, a partial or a callable object")
+    if isinstance(f, np.ufunc):
+        names = ["x"] if f.nin == 1 else [f"x{k + 1}" for k in range(f.nin)]
+        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
     try:
         return inspect.signature(getattr(f, "py_func", f))
     except ValueError:
@@ -431,7 +434,7 @@ def final_names(trace: Trace, body: Block) -> dict[Value, str]:
     values = [v for operation in walk(body) for v in (*operation.results, *(a for r in operation.regions for a in r.arguments))]
     for value in values:
         if value in trace.names:
-            names[value] = fresh(trace.names[value])
+            names[value] = fresh(identifier(trace.names[value]))
     for value in values:
         if value not in names:
             names[value] = fresh("t")

@@ -55,7 +55,7 @@ def user_location() -> Location | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((PACKAGE, NUMPY_FOLDER, "<frozen")) or file.startswith(EXAMPLES):
+        if not file.startswith((PACKAGE, NUMPY_FOLDER, "<frozen", "<adcompile ")) or file.startswith(EXAMPLES):
             return Location(file, frame.f_lineno, function_of(frame))
         frame = frame.f_back  # type: ignore[assignment]
     return None
@@ -755,6 +755,11 @@ class Tracer:
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise self.concrete("a conversion to a NumPy array (or a store into one)",
                             "build the array from traced values with np.stack, np.concatenate or np.array([...])")
+
+    def __format__(self, specification: str) -> str:
+        if specification:
+            raise self.concrete("a format like `:.2f`", "print or format the result, outside of the function")
+        return repr(self)
 
     def __repr__(self) -> str:
         return f"<traced {self.type}>"

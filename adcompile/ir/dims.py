@@ -150,7 +150,8 @@ class Dim:
             return "0"
         parts: list[str] = []
         for monomial, coefficient in self.terms:
-            factors = [str(atom) for atom in monomial]
+            alone = len(monomial) == 1 and (coefficient == 1 or coefficient == -1 and bool(parts))
+            factors = [str(atom) if alone or isinstance(atom, str) else f"({atom})" for atom in monomial]
             if abs(coefficient) != 1 or not factors:
                 factors.insert(0, str(abs(coefficient)))
             sign = "-" if coefficient < 0 else "+"

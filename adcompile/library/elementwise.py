@@ -340,7 +340,8 @@ def power(x: Any, y: Any, out: Any = None, where: Any = True, dtype: Any = None)
     """x ** y: known exponents become multiplications, square roots or integer powers."""
     refuse("np.power", out=(out, None), where=(where, True))
     given = loop_dtypes(np.power, x, y)[0]
-    return raised(x, y, wanted_dtype(dtype) or (DType.i64 if is_small_integer(given) else given))
+    wanted = wanted_dtype(dtype) or given
+    return cast(raised(x, y, DType.i64 if is_small_integer(wanted) else wanted), wanted)       # narrow integers wrap around
 
 
 def is_small_integer(dtype: DType) -> bool:

@@ -110,9 +110,12 @@ class CallWriter:
             return "[" + ", ".join(children) + "]"
         assert tree.keys is not None
         if issubclass(tree.kind, dict):
-            items = ", ".join(f"{self.constant(k)}: {c}" for k, c in zip(tree.keys, children))
-            return "{" + items + "}" if tree.kind is dict else f"{self.constant(tree.kind)}({{{items}}})"
-        return f"{self.constant(tree.kind)}({', '.join(f'{k}={c}' for k, c in zip(tree.keys, children))})"
+            items = "{" + ", ".join(f"{self.constant(k)}: {c}" for k, c in zip(tree.keys, children)) + "}"
+            return items if tree.kind is dict else f"{self.constant(mapping_like)}({self.constant(tree.kind)}, {items})"
+        fields = ", ".join(f"{k}={c}" for k, c in zip(tree.keys, children))
+        if dataclasses.is_dataclass(tree.kind) and not all(f.init for f in dataclasses.fields(tree.kind)):
+            return f"{self.constant(record_like)}({self.constant(tree.kind)}, {fields})"
+        return f"{self.constant(tree.kind)}({fields})"
 
     def gradient_tree(self) -> Tree:
         """The structure of the gradient; leaves index the gradients."""
@@ -205,6 +208,21 @@ class CallWriter:
         exec(compile(text, filename, "exec"), namespace)
         function: Callable[..., Any] = namespace[name]
         return function
+
+
+def mapping_like(kind: type, items: dict[Any, Any]) -> Any:
+    """A dict of a subclass whose constructor may want something else than the items (a defaultdict wants its default)."""
+    made = kind.__new__(kind)
+    made.update(items)
+    return made
+
+
+def record_like(kind: type, /, **fields: Any) -> Any:
+    """A dataclass instance with these fields, where its constructor does not take all of them."""
+    made = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 class Name:

@@ -14,6 +14,7 @@ class Mismatch(Exception):
 
 
 LeafKey = tuple[Any, ...]
+PLAIN = (np.ndarray, np.memmap)             # classes that compute as arrays do
 
 
 def leaf_key(value: Any) -> LeafKey:
@@ -31,11 +32,11 @@ def convert(value: Any, type: Type, *, wrt: bool, lenient: bool) -> Any:
     """
     if type.rank == 0:
         return convert_scalar(value, type.dtype, wrt=wrt, lenient=lenient)
-    if value.__class__ is not np.ndarray or value.ndim != type.rank:
+    if value.__class__ not in PLAIN or value.ndim != type.rank:
         raise Mismatch(f"{value.__class__.__name__} of {np.ndim(value)} axes instead of an array of {type.rank}")
     if value.dtype.newbyteorder("=") != type.dtype.numpy and not (lenient and castable(value.dtype, type.dtype)):
         raise Mismatch(f"{value.dtype} instead of {type.dtype.numpy}")
-    return exact_array(value, type.dtype.numpy)
+    return exact_array(value.view(np.ndarray), type.dtype.numpy)
 
 
 def castable(given: np.dtype, wanted: DType) -> bool:

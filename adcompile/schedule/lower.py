@@ -853,6 +853,8 @@ def cast_code(to: DType, source: DType) -> str:
         return "1.0 if {0} else 0.0"
     if source is DType.bool and to is DType.i64:
         return "1 if {0} else 0"
+    if source is DType.u64 and to is DType.i64:
+        return "np.int64({0})"                                  # numba's int() keeps it unsigned
     return {DType.f64: "float({0})", DType.i64: "int({0})"}.get(to, f"np.{to.value}({{0}})")
 
 
