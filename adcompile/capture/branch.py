@@ -183,11 +183,11 @@ def merge(trace: Trace, predicate: Tracer, snapshot: Snapshot, sides: Sequence[S
     cells = merged_cells(sides, joining)
     flow = merged_flow(joining, sides)
     joining.emit()
+    for cell, number in cells.items():
+        trace.write(cell, number if isinstance(number, (Lost, Value, Literal)) else joining.results[number])
     snapshot.put(
         {entry: value() if callable(value) and not isinstance(value, Undefined) else value for entry, value in entries.items()}
     )
-    for cell, number in cells.items():
-        trace.write(cell, number if isinstance(number, (Lost, Value, Literal)) else joining.results[number])
     return flow() if flow is not None else None
 
 

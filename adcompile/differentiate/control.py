@@ -64,6 +64,7 @@ def adjoint_branch(sweep: Reverse, region: Block, outer: Sequence[Value],
     before = {v: sweep.pending[v] for v in outer if v in sweep.pending}
     with sweep.builder.region() as out:
         operations, ends = sweep.sweep_region(region, before, cotangents, outer)
+        operations = clean(operations, [e.value for e in ends])
         planner = Planner(sweep.current_block(region), None, sweep.alive.reads, sweep.alive.stores)
         provided = planner.plan(region_values(sweep, region, operations, ends))
         out.extend(finish_adjoint(sweep, provided, operations, ends, {}))

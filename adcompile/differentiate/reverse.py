@@ -108,9 +108,8 @@ class Reverse:
         zeros = [o for o in operations[-2:] if o.op == "broadcast" and o.result is last.operands[0]]
         if not zeros or not isinstance(zeros[0].operands[0], Literal) or zeros[0].operands[0].value != 0:
             return None
-        operations.remove(last)
         result: Operand = self.builder.emit("scatter_add", (base, *last.operands[1:]), last.attributes)
-        return result
+        return result                                       # the other one stays: it may be the cotangent of more than one operand
 
     def run(self) -> Function:
         """Visit all operations and finish the function."""
