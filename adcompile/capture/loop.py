@@ -82,6 +82,7 @@ class Loop:
         self.conflicts: dict[Entry, Undefined] = {}
         self.lists: dict[int, Growing] = {}  # by the list's slot
         self.aliases: set[frozenset[Entry]] = set()  # variables that share memory at the end of a turn
+        self.older: dict[Entry, set[Cell]] = {}  # arrays from before the loop that they may be at the end of a turn
         self.broke = self.returned = False  # whether `break` or `return` happen in it
         self.value: tuple[Spec, list[LeafType]] | None = None
         self.needs_turn: list[str] = []  # variables that are right only if there is a turn
@@ -172,10 +173,15 @@ class Loop:
                 put[entry] = Undefined("has no value in the first turn of a traced loop", "assign it before the loop")
                 continue
             tracers = [Tracer(self.trace, p, t.weak) for p, t in zip(carried.params, carried.types, strict=True)]
+            for t, leaf in zip(carried.types, self.leaves_before(entry), strict=True):
+                join(self.trace, leaf_type(self.trace, leaf), t)    # what an earlier pass found out about sizes, once more
             made[entry] = [t for t in tracers if t.ndim]
             for tracer, leaf in zip(tracers, self.leaves_before(entry), strict=True):
                 if tracer.ndim and isinstance(leaf, Tracer):
-                    tracer.cell.relate(leaf.cell)
+                    tracer.cell.relate_older(leaf.cell, region.born)
+            for cell in self.older.get(entry, ()):
+                for tracer in made[entry]:
+                    tracer.cell.relate(cell)
             put[entry] = build(carried.spec, iter(tracers))
         for group in self.aliases:
             cells = [t.cell for entry in group for t in made.get(entry, [])]
@@ -351,9 +357,16 @@ class Loop:
         if all(cell.contents is contents for cell, contents in self.first_contents.items()):
             return False
         groups = {frozenset(group) for group in owners.values() if len(group) > 1}
-        new = groups - self.aliases
+        new = bool(groups - self.aliases)
         self.aliases |= groups
-        return bool(new)
+        born = self.trace.regions[-1].born
+        for entry, carried in self.entries.items():
+            known = self.older.setdefault(entry, set())
+            cells = {cell for leaf in carried.sources if isinstance(leaf, Tracer) and leaf.ndim
+                     for cell in (leaf.cell, *leaf.cell.relatives) if cell.born < born}
+            new = new or not cells <= known
+            known |= cells
+        return new
 
     # ------------------------------------------------------------------------------------------------ lists that grow
     def index_of(self, region: Any) -> Tracer:
@@ -507,8 +520,7 @@ class Loop:
             for tracer, *sources in zip(tracers, *(s for s in (befores, carried.sources) if len(s) == len(tracers)), strict=True):
                 for leaf in sources:
                     if isinstance(leaf, Tracer) and tracer.ndim:
-                        if leaf.cell.born < older:
-                            tracer.cell.relate(leaf.cell)
+                        tracer.cell.relate_older(leaf.cell, older)
                         shared.setdefault(leaf.cell, []).append(tracer.cell)
                 if self.snapshot.is_variable(entry) and isinstance(tracer.value, Value):
                     self.trace.names.setdefault(tracer.value, self.snapshot.text(entry))
@@ -542,7 +554,7 @@ class Loop:
         hi = hi if isinstance(hi, (Value, Literal)) else as_size(hi)
 
         def start(region: Any) -> list[Value]:
-            index = self.parameter(region, "i", I64)
+            index = self.parameter(region, "", I64)                     # named by the body, if at all
             least, beyond = trace.interval(lo), trace.interval(hi)
             if least is not None and beyond is not None:
                 trace.intervals[index] = least[0], beyond[1] - 1
@@ -555,6 +567,7 @@ class Loop:
             return flow
 
         region, index, flow = self.settle(start, turn)
+        trace.names.setdefault(index[0], "i")
         self.remember()
         self.births = region.born
         trace.builder.location = self.location
