@@ -3,6 +3,7 @@ and arrays that differ between them."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -87,6 +88,8 @@ class Merge:
         self.pairs: list[tuple[Any, Any, LeafType]] = []
         self.names: list[str] = []
         self.results: list[Value] = []
+        self.leaves: dict[tuple[int, int], Callable[[], Tracer]] = {}      # by the two leaves that are joined
+        self.arrays: list[tuple[list[Cell | None], Tracer]] = []           # joined arrays, with the memory of both sides
 
     def add(self, a: Any, b: Any, type: LeafType, name: str) -> int:
         """A pair of leaves to be chosen from; the number of the result."""
@@ -101,15 +104,24 @@ class Merge:
         joined = join(self.trace, leaf_type(self.trace, a), leaf_type(self.trace, b))
         if joined is None or leaf_type(self.trace, a).type.rank != leaf_type(self.trace, b).type.rank:
             return None
+        arrays = [one.cell if isinstance(one, Tracer) and one.ndim else None for one in (a, b)]
+        if None not in arrays and (id(a), id(b)) in self.leaves:
+            return self.leaves[id(a), id(b)]                          # two names of one array stay so
         number = self.add(a, b, joined, name)
 
+        @functools.cache
         def result() -> Tracer:
             made = Tracer(self.trace, self.results[number], joined.weak)
-            for one in (a, b):
-                if isinstance(one, Tracer) and one.ndim and one.cell.born < self.sides[0].region.born:
-                    made.cell.relate(one.cell)
+            for cell in arrays:
+                if cell is not None:
+                    made.cell.relate_older(cell, self.sides[0].region.born)
+            for others, other in self.arrays:
+                if any(x is y is not None for x, y in zip(arrays, others, strict=True)):
+                    made.cell.relate(other.cell)
+            self.arrays.append((arrays, made))
             return made
 
+        self.leaves[id(a), id(b)] = result
         return result
 
     def value(self, a: Any, b: Any, name: str) -> Any:

@@ -44,6 +44,12 @@ class Cell:
             self.relatives.add(other)
             other.relatives.add(self)
 
+    def relate_older(self, other: Cell, born: int) -> None:
+        """Note that this may be the same memory as another one, and as what that may be the same as, if older than `born`."""
+        for cell in (other, *other.relatives):
+            if cell.born < born:
+                self.relate(cell)
+
 
 @dataclass(frozen=True)
 class Step:
