@@ -143,6 +143,8 @@ class Unpacker:
             return False
         if op.result.type.dims and not is_small(op.result.type):
             return False
+        if op.op == "slice_set" and any(d.constant is None for d in op.attributes["dims"]):
+            return False
         small = [x for x in op.operands if is_small(x.type)]
         if not inside and not any(x in self.entries for x in small):
             return op.op in ("pad", "scatter_add", "scatter_set") and is_small(op.result.type) and not small[1:]
