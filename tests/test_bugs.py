@@ -15,6 +15,8 @@ from conftest import assert_close, assert_same
 from adcompile import CaptureError, compile_grad, compile_value
 from adcompile.ir.dims import Dim
 
+pytestmark = pytest.mark.plain
+
 
 def gradient_by_differences(f: Callable[..., Any], x: np.ndarray, step: float = 1e-6) -> np.ndarray:
     """Central differences of a scalar function of one array."""
@@ -149,3 +151,36 @@ def test_ufuncs_are_functions() -> None:
 def test_formatting_a_traced_number_says_so() -> None:
     with pytest.raises(CaptureError, match="format"):
         compile_value(lambda x: f"{x[0]:.2f}")(np.ones(2))
+
+
+# ---------------------------------------------------------------------------------------------------- loops
+def swapped_in(x, a, k):
+    y, z, w = x * a, np.sin(x), x
+    for _ in range(k):
+        w = y
+        y = z
+    return np.sum(y * y) + np.sum(w ** 3) + np.sum(z)
+
+
+def down_from_the_second_last(x, a, k):
+    for i in range(x.shape[0] - 2, -1, -1):
+        a = a * 0.9 + np.sin(a) * x[i]
+    return np.sum(x) + a
+
+
+def up_to_the_second_last(x, a, k):
+    for i in range(x.shape[0] - 1):
+        a = a * 0.9 + np.sin(a) * x[i]
+    return np.sum(x) + a
+
+
+@pytest.mark.parametrize("f", [swapped_in, down_from_the_second_last, up_to_the_second_last])
+@pytest.mark.parametrize("first", [0, 3])
+def test_loops_whatever_the_first_call_was(f: Callable[..., Any], first: int, rng: np.random.Generator) -> None:
+    """A loop that hands on a value from outside; loops that may run a negative number of times."""
+    compiled = compile_grad(f)
+    for n, k in ((first, first), (5, 2), (1, 1), (0, 0), (2, 5)):
+        x = rng.normal(size=n)
+        value, gradient = compiled(x, 0.5, k)
+        assert_close(value, f(x, 0.5, k))
+        assert_close(gradient, gradient_by_differences(lambda x, k=k: f(x, 0.5, k), x), rtol=1e-6, atol=1e-6)

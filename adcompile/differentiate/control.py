@@ -294,9 +294,11 @@ def capacity_of(sweep: Reverse, loop: Operation) -> Dim | None:
     if capacity.constant is not None:
         return Dim.of(max(capacity.constant, 0))
     if capacity.bare_symbol is None or capacity.bare_symbol in sweep.bounds.symbols:
-        guard = Guard(capacity, ">=", Dim.of(0), loop.location)
+        none = capacity.symbols <= set(sweep.hints) and capacity.evaluate(sweep.hints) < 0       # range(n - 1) where n is 0
+        guard = Guard(capacity, "<" if none else ">=", Dim.of(0), loop.location)
         if guard not in sweep.guards:
             sweep.guards.append(guard)
+        capacity = Dim.of(0) if none else capacity
     return capacity
 
 

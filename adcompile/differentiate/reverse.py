@@ -128,10 +128,10 @@ class Reverse:
         where nothing arrived. `before`: the cotangents of outer values so far; `arrived`: those of the yields."""
         outside, self.pending = self.pending, dict(before)
         self.depth += 1
-        for x, ct in zip(region.yields, arrived, strict=True):
-            if ct is not None and isinstance(x, Value) and x in self.active:
-                self.add(x, ct)
         with self.builder.region() as out:
+            for x, ct in zip(region.yields, arrived, strict=True):
+                if ct is not None and isinstance(x, Value) and x in self.active:
+                    self.add(x, ct)
             for operation in reversed(region.operations):
                 self.visit(operation)
             ends = [self.pending[v] if v in self.pending else Cotangent(zeros(v.type), True) for v in targets]

@@ -855,6 +855,8 @@ def cast_code(to: DType, source: DType) -> str:
         return "1 if {0} else 0"
     if source is DType.u64 and to is DType.i64:
         return "np.int64({0})"                                  # numba's int() keeps it unsigned
+    if source is DType.i64 and to.is_integer and to is not DType.i64:
+        return f"np.{to.value}(np.int64({{0}}))"                # a Python int that does not fit would not wrap around
     return {DType.f64: "float({0})", DType.i64: "int({0})"}.get(to, f"np.{to.value}({{0}})")
 
 
