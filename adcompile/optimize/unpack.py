@@ -34,6 +34,7 @@ FOLDS = {
 }
 ENTRYWISE = {"broadcast", "reshape", "transpose", "slice", "pad", "concat", "iota", "constant", "stop_gradient", "gather",
              "scatter_set", "scatter_add", "slice_set", "contract", "cumsum", "cumprod", *FOLDS}
+COUNTED = {"pad", "concat", "scatter_set", "scatter_add", "slice_set"}
 Place = tuple[int, ...]
 
 
@@ -61,6 +62,14 @@ def shape(type: Type) -> Place:
 def places(type: Type) -> Iterable[Place]:
     """All places in a small array, in C order."""
     return itertools.product(*map(range, shape(type)))
+
+
+def has_known_lengths(op: Operation) -> bool:
+    """Whether it is known which places of a small result come from where."""
+    dims = [d for x in op.operands for d in x.type.dims] + list(op.attributes.get("dims", ()))
+    if op.op == "pad":
+        dims += op.attributes["starts"]
+    return all(d.constant is not None for d in dims)
 
 
 def integer(k: int) -> Literal:
@@ -143,7 +152,7 @@ class Unpacker:
             return False
         if op.result.type.dims and not is_small(op.result.type):
             return False
-        if op.op == "slice_set" and any(d.constant is None for d in op.attributes["dims"]):
+        if op.op in COUNTED and not has_known_lengths(op):
             return False
         small = [x for x in op.operands if is_small(x.type)]
         if not inside and not any(x in self.entries for x in small):
