@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ os.environ["ADCOMPILE_VERIFY"] = "1"
 CACHE_DIR = tempfile.mkdtemp(prefix="adcompile-tests-")
 os.environ["ADCOMPILE_CACHE_DIR"] = CACHE_DIR
 
+import numba  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
@@ -31,6 +32,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(CACHE_DIR, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def plain_python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests marked `plain` run the generated source as it stands, without compiling it, which takes a hundredth of the time.
+
+    `plain(False)` takes one test of a marked file out; `ADCOMPILE_FULL=1` compiles everywhere.
+    """
+    mark = request.node.get_closest_marker("plain")
+    if mark is None or mark.args == (False,) or os.environ.get("ADCOMPILE_FULL"):
+        yield
+        return
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    with np.errstate(all="ignore"):             # as machine code
+        yield
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_index_arrays_of_every_integer_dtype(dtype: str) -> None:
     assert_close((value, gradient), (17.0, np.array([0.0, 8.0, 6.0])))
 
 
+@pytest.mark.plain(False)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32"])
 def test_powers_of_narrow_integers_wrap_around(dtype: str) -> None:
     x = np.array([100, 120, 3]).astype(dtype)

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from conftest import assert_close
 
 from adcompile import compile_grad
+
+pytestmark = pytest.mark.plain
 
 
 def check(f: Callable[..., Any], *calls: tuple[Any, ...], step: float = 1e-6) -> Any:

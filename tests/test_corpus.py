@@ -26,6 +26,9 @@ from adcompile.pipeline import PASSES, Context, Level, Meaning, Options
 
 NAMES = list(CORPUS)
 every = pytest.mark.parametrize("name", NAMES)
+# One in four is compiled by numba, the others run as plain Python.
+most_plain = pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.plain] if i % 4 else [])
+                                             for i, name in enumerate(NAMES)])
 
 
 def rounding(program: Program) -> float:
@@ -125,7 +128,7 @@ def test_every_pass_keeps_the_meaning(name: str) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------- the kernel
-@every
+@most_plain
 def test_compiled(name: str) -> None:
     """All sizes with one object, each twice: value, gradient, equality with the interpreter, arguments left alone."""
     program, f = CORPUS[name], compiled(name)
@@ -142,7 +145,7 @@ def test_compiled(name: str) -> None:
         assert_same(list(oracle.leaves_of(args)), list(oracle.leaves_of(kept)))
 
 
-@every
+@most_plain
 def test_one_kernel_for_all_sizes(name: str) -> None:
     """Only an axis of length 0 or 1 may mean something else and need a kernel of its own."""
     program, f = CORPUS[name], compiled(name)

@@ -149,7 +149,7 @@ class CompiledModule:
 def load_module(source: str, name: str) -> python_types.ModuleType:
     """The module of a generated source text. The same text gives the same module; tracebacks and pdb show its lines."""
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    module_name = f"adcompile_kernels.{name}_{digest}"
+    module_name = f"adcompile_kernels.{name}_{digest}{'_plain' if NUMBA.DISABLE_JIT else ''}"
     found = sys.modules.get(module_name)
     if found is not None:
         return found
