@@ -10,7 +10,7 @@
     value, grad = loss(w, X, y)
 """
 
-from .api import CompiledGrad, CompiledValue, compile_grad, compile_value
+from .api import CompiledGrad, CompiledValue, compile_grad, compile_value, grad, value_and_grad
 from .capture.marks import detach, no_grad, stop_gradient
 from .check import check_grad
 from .errors import (
@@ -26,5 +26,6 @@ from .version import __version__ as __version__
 
 __all__ = [
     "AdcompileError", "CaptureError", "CompiledGrad", "CompiledValue", "DifferentiationError", "GuardError", "ShapeError",
-    "UnsupportedOp", "VerifyError", "check_grad", "compile_grad", "compile_value", "detach", "no_grad", "stop_gradient",
+    "UnsupportedOp", "VerifyError", "check_grad", "compile_grad", "compile_value", "detach", "grad", "no_grad", "stop_gradient",
+    "value_and_grad",
 ]

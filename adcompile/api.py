@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numba import cloudpickle, types
 
-from .capture.driver import Abstract, capture, capture_types, python_signature
+from .capture.arguments import python_signature
+from .capture.driver import Abstract, capture, capture_types
 from .errors import CaptureError, DifferentiationError, UnsupportedOp
 from .ir.core import Location
 from .ir.printer import text_of
-from .pipeline import Compiled, Options, compile_function
+from .pipeline import Compiled, Options, compile_function, inner_gradient
 from .runtime import dispatch, njit
 from .runtime.dispatch import Dispatch, Specialisation
 from .runtime.method import share_method
@@ -47,6 +48,7 @@ class CompiledFunction:
     """
 
     gradient = False
+    gradient_only = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return object.__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__}))
@@ -61,7 +63,8 @@ class CompiledFunction:
         name = options.name or (expression.name if expression else name_of(function))
         if expression is None:
             check_wrt(options, python, name, function)
-            functools.update_wrapper(self, python_function(function))
+            plain = inspect.isfunction(python_function(function))       # the attributes of other objects may be called as ours
+            functools.update_wrapper(self, python_function(function), updated=("__dict__",) if plain else ())
         self.__signature__ = python
         self.dispatch = Dispatch(name, python, self.specialise, self.install)
         self.face = njit.Face(name if name.isidentifier() else "f", python, self.choose)
@@ -91,7 +94,7 @@ class CompiledFunction:
         if self.expression is not None:
             return self.expression
         wanted = {"wrt": options.wrt if self.gradient else None, "has_aux": options.has_aux, "dtype": options.dtype,
-                  "name": options.name, "scalar": self.gradient}
+                  "name": options.name, "scalar": self.gradient, "gradient": inner_gradient}
         if self.is_method:
             bound = self.function.__get__(args[0])
             return share_method(capture(bound, args[1:], kwargs, **wanted), self.dispatch.signature, args[0])
@@ -234,6 +237,24 @@ class CompiledGrad(CompiledFunction):
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """`f.grad(*args)`: the gradient alone."""
         return self(*args, **kwargs)[1]
+
+
+class Gradient:
+    """`ad.grad(f)`: a function that gives the gradient alone."""
+
+    gradient = gradient_only = True
+
+    def __init__(self, compiled: CompiledGrad) -> None:
+        self.compiled, self.function, self.options = compiled, compiled.function, compiled.options
+        self.__name__, self.__doc__ = name_of(compiled.function), "The gradient of " + name_of(compiled.function)
+        self.__signature__ = compiled.dispatch.signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The gradient."""
+        return self.compiled.grad(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<gradient of {self.__name__}{self.__signature__}>"
 
 
 class BoundMethod:
@@ -388,6 +409,20 @@ def compile_value(f: Any = None, *, args: Any = None, dtype: Any = None, paralle
     check_options(parallel, checkpoint, dtype)
     options = Options(False, (), False, dtype, cache, fastmath, debug, name)
     return CompiledValue(checked_function(f, args), options, args)
+
+
+def value_and_grad(f: Any, wrt: Any = 0, has_aux: bool = False) -> Any:
+    """`value_and_grad(f)(*args) -> (value, gradient)`; also inside of functions that are compiled, also of gradients."""
+    return compile_grad(f, wrt=wrt, has_aux=has_aux)
+
+
+def grad(f: Any, wrt: Any = 0, has_aux: bool = False) -> Any:
+    """`grad(f)(*args) -> gradient`; also inside of functions that are compiled, also of gradients: `grad(grad(f))`.
+
+        >>> grad(grad(lambda x: x**3))(2.0)
+        12.0
+    """
+    return Gradient(compile_grad(f, wrt=wrt, has_aux=has_aux))
 
 
 def checked_function(f: Any, args: Any) -> Any:

@@ -34,6 +34,7 @@ from .optimize.raise_loops import raise_loops
 from .optimize.cse import cse
 from .optimize.dce import dce
 from .optimize.hoist import hoist
+from .optimize.kinks import erase_kinks
 from .optimize.marks import erase_marks
 from .optimize.shift import detach_shifts
 from .optimize.simplify import simplify
@@ -113,6 +114,11 @@ def run_raise(function: Function, context: Context) -> Function:
 def run_reverse(function: Function, context: Context) -> Function:
     """Append the adjoint: results are then the primal results and one cotangent a differentiated parameter."""
     return value_and_grad(function, context.wrt, context.options.checkpoint, context.hints)
+
+
+def inner_gradient(function: Function, wrt: tuple[int, ...], checkpoint: int | bool | None, hints: Mapping[str, int]) -> Function:
+    """The gradient of a function that is taken inside of another one: what capture calls."""
+    return value_and_grad(dce(raise_loops(dce(erase_kinks(function)), hints)), wrt, checkpoint, hints)
 
 
 def run_schedule(function: Function, context: Context) -> Program:

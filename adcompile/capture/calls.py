@@ -21,6 +21,7 @@ from .grown import GrownList
 from .hook import Scope, read_attribute
 from .inputs import is_user_module
 from .iterables import builtin_enumerate, builtin_reversed, builtin_zip
+from .nested import call_compiled, is_compiled
 from .rewriter import HOOK
 from .trace import (
     TRACED,
@@ -60,7 +61,7 @@ def call(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
         if function in LIBRARY or is_numeric_function(function):
             return numeric(trace, function, arguments, keywords)
     if is_compiled(function):
-        return call(value_function(function), *arguments, **keywords)
+        return call_compiled(trace, call, function, arguments, keywords)
     refuse_effects(function)
     inner = python_function(function)
     if inner is not None:
@@ -214,19 +215,6 @@ def python_function(function: Any) -> tuple[types.FunctionType, tuple[Any, ...]]
 def is_user_function(function: types.FunctionType) -> bool:
     """Whether a function is the user's: not of NumPy and its kind, not of Python's library, not of adcompile."""
     return is_user_module(function.__module__)
-
-
-def is_compiled(function: Any) -> bool:
-    """Whether a callable is one of adcompile's own compiled functions."""
-    return type(function).__module__ == "adcompile.api" and hasattr(function, "gradient")
-
-
-def value_function(function: Any) -> Any:
-    """The user's function in a compiled one that only computes values."""
-    if function.gradient:
-        raise CaptureError(f"the compiled gradient {getattr(function, '__name__', '')} is called inside a compiled function",
-                           user_location(), "call it outside and pass its result as an argument")
-    return function.function
 
 
 def run(function: types.FunctionType, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

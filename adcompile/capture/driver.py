@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import types
@@ -21,12 +20,11 @@ from ..ir.op import literal_like
 from ..ir.rebuild import resolve_sizes
 from ..ir.signature import Access, Argument, Input, Leaf, Node, Signature, Static, Tree, leaves
 from ..ir.types import DType, Type, dtype_of
+from .arguments import Place, Wrt, bind, cast_floats, python_signature, wrt_places
 from .calls import call, python_function
 from .grown import GrownList
 from .inputs import STATIC, Inputs, identifier, is_dataclass_instance, is_number
-from .trace import Retrace, SymInt, Trace, Tracer
-
-Wrt = int | str | Sequence[int | str]
+from .trace import Gradient, Retrace, SymInt, Trace, Tracer
 
 
 @dataclass(frozen=True)
@@ -86,19 +84,21 @@ def example(x: Any, length: int) -> Any:
 
 def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, wrt: Wrt | None = None,
             has_aux: bool = False, dtype: Any = None, name: str | None = None, scalar: bool = False,
-            assume_sizes: bool = False) -> CapturedFunction:
+            assume_sizes: bool = False, gradient: Gradient | None = None) -> CapturedFunction:
     """Run `f` once on tracers that stand for the arguments of one call.
 
     `wrt`: position or name of the differentiated argument, or a tuple of them; None for no derivative. `has_aux`: `f`
     returns `(value, aux)`. `dtype`: float arguments are cast to it first. `scalar`: the value must be one float.
-    `assume_sizes`: the arguments' lengths are made up; those that must agree are taken to.
+    `assume_sizes`: the arguments' lengths are made up; those that must agree are taken to. `gradient`: appends the adjoint to
+    the graph of a function whose gradient `f` takes.
     """
     python = python_signature(f)
     name = name or function_name(f)
     traced_sites: frozenset[Any] = frozenset()
     while True:
         try:
-            return trace_function(f, bind(python, name, args, kwargs or {}), python, name, wrt, has_aux, dtype, scalar, assume_sizes, traced_sites)
+            return trace_function(f, bind(python, name, args, kwargs or {}), python, name, wrt, has_aux, dtype, scalar, assume_sizes,
+                                  traced_sites, gradient)
         except Retrace as error:                # a concrete array turned out to hold traced values
             if error.site in traced_sites:
                 raise
@@ -106,13 +106,14 @@ def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
 
 
 def trace_function(f: Callable[..., Any], bound: inspect.BoundArguments, python: inspect.Signature, name: str, wrt: Wrt | None,
-                   has_aux: bool, dtype: Any, scalar: bool, assume_sizes: bool, traced_sites: frozenset[Any]) -> CapturedFunction:
+                   has_aux: bool, dtype: Any, scalar: bool, assume_sizes: bool, traced_sites: frozenset[Any],
+                   gradient: Gradient | None) -> CapturedFunction:
     """One run of `f` on tracers. `traced_sites`: where it makes arrays that must be traced from the start."""
     places = wrt_places(python, bound.arguments, wrt, name)
     builder = Builder(identifier(name))
     builder.sizes.assume = assume_sizes
     with builder, Trace(builder) as trace:
-        trace.traced_sites = traced_sites
+        trace.traced_sites, trace.gradient = traced_sites, gradient
         arguments, trees = trace_arguments(trace.inputs, bound.arguments, places)
         wrt_trees = tuple(subtree(trees, place) for place in places)
         check_wrt(trace.inputs, wrt_trees, places, f)
@@ -132,19 +133,6 @@ def trace_function(f: Callable[..., Any], bound: inspect.BoundArguments, python:
 
 
 # --------------------------------------------------------------------------------------------------------- the callable
-def python_signature(f: Callable[..., Any]) -> inspect.Signature:
-    """The signature that users call `f` by."""
-    if not callable(f):
-        raise CaptureError(f"{f!r} is not a function", do="pass a function, a method, a lambda, a partial or a callable object")
-    if isinstance(f, np.ufunc):
-        names = ["x"] if f.nin == 1 else [f"x{k + 1}" for k in range(f.nin)]
-        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names])
-    try:
-        return inspect.signature(getattr(f, "py_func", f))
-    except ValueError:
-        return inspect.Signature([inspect.Parameter("x", inspect.Parameter.POSITIONAL_ONLY)])
-
-
 def function_name(f: Callable[..., Any]) -> str:
     """The name of a callable: of the function in a partial, of the class of an object."""
     while isinstance(f, functools.partial):
@@ -173,53 +161,7 @@ def with_origin(trace: Trace, f: Callable[..., Any]) -> Callable[..., Any]:
     return f
 
 
-def bind(python: inspect.Signature, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    """The call's arguments by parameter name, defaults included."""
-    try:
-        bound = python.bind(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{name}() {error}") from None
-    bound.apply_defaults()
-    return bound
-
-
 # --------------------------------------------------------------------------------------------------------- wrt
-Place = tuple[str, Any]                             # parameter name, and the key inside *args or **kwargs (else None)
-
-
-def wrt_places(python: inspect.Signature, arguments: Mapping[str, Any], wrt: Wrt | None, name: str) -> list[Place]:
-    """The differentiated arguments."""
-    if wrt is None:
-        return []
-    entries = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
-    places = [wrt_place(python, arguments, entry, name) for entry in entries]
-    if len(set(places)) != len(places):
-        raise DifferentiationError(f"wrt={wrt!r} names an argument of {name}() twice")
-    return places
-
-
-def wrt_place(python: inspect.Signature, arguments: Mapping[str, Any], entry: Any, name: str) -> Place:
-    """The differentiated argument that a position or a name means."""
-    kinds = inspect.Parameter
-    positional = [p.name for p in python.parameters.values() if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
-    rest = next((p.name for p in python.parameters.values() if p.kind is kinds.VAR_POSITIONAL), None)
-    extra = next((p.name for p in python.parameters.values() if p.kind is kinds.VAR_KEYWORD), None)
-    if isinstance(entry, str):
-        if entry in python.parameters:
-            return entry, None
-        if extra is not None and entry in arguments[extra]:
-            return extra, entry
-    elif isinstance(entry, int) and not isinstance(entry, bool):
-        count = len(positional) + (len(arguments[rest]) if rest else 0)
-        index = entry + count if entry < 0 else entry
-        if 0 <= index < len(positional):
-            return positional[index], None
-        if rest is not None and 0 <= index < count:
-            return rest, index - len(positional)
-    names = ", ".join(python.parameters) or "none"
-    raise DifferentiationError(f"wrt={entry!r} is not an argument of {name}()", do=f"its arguments are: {names}")
-
-
 def subtree(trees: Mapping[str, Tree], place: Place) -> Tree:
     """The tree of a differentiated argument."""
     name, key = place
@@ -273,23 +215,6 @@ def spread(inputs: Inputs, name: str, value: Any, keys: Sequence[Any]) -> tuple[
     if isinstance(value, dict):
         return {k: x for k, (x, _) in parts.items()}, Node(dict, tuple(parts), trees)
     return tuple(x for x, _ in parts.values()), Node(tuple, None, trees)
-
-
-def cast_floats(x: Any, dtype: DType | None) -> Any:
-    """Arguments with all floats cast to one dtype."""
-    if dtype not in (DType.f32, DType.f64):
-        raise CaptureError("dtype= must be float32 or float64")
-    if isinstance(x, Tracer):
-        return x.cast(dtype, x.weak) if x.value.type.dtype.is_float else x
-    if isinstance(x, (list, tuple)):
-        items = [cast_floats(a, dtype) for a in x]
-        return type(x)(*items) if hasattr(x, "_fields") else type(x)(items)
-    if isinstance(x, dict):
-        return {k: cast_floats(a, dtype) for k, a in x.items()}
-    if is_dataclass_instance(x):
-        for field in dataclasses.fields(x):
-            object.__setattr__(x, field.name, cast_floats(getattr(x, field.name), dtype))
-    return x
 
 
 # --------------------------------------------------------------------------------------------------------- results

@@ -13,7 +13,7 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..errors import CaptureError, ShapeError, UnsupportedOp
 from ..ir.builder import Builder
-from ..ir.core import Block, Literal, Location, Operation, Value
+from ..ir.core import Block, Function, Literal, Location, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import literal_like
 from ..ir.types import DType, Type, dtype_of
@@ -95,6 +95,9 @@ class Region:
         return Block(tuple(self.arguments), tuple(self.operations), yields)
 
 
+Gradient = Callable[[Function, tuple[int, ...], Any, Mapping[str, int]], Function]
+
+
 class Trace:
     """One capture in progress: the builder, the inputs found so far, the user's names for values."""
 
@@ -112,6 +115,8 @@ class Trace:
         self.traced_sites: frozenset[Any] = frozenset()                    # where arrays are made that hold traced values
         self.outside: dict[Cell, str] = {}                                  # arrays that the function found outside, with their texts
         self.intervals: dict[Value, tuple[Dim, Dim]] = {}                  # least and greatest values of loop indices
+        self.gradient: Gradient | None = None                              # appends the adjoint to an inner function
+        self.symbols: list[str] = []                                       # of sizes that inner gradients compute
         builder.interval = self.interval
         self.open = True
 
