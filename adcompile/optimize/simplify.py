@@ -14,6 +14,7 @@ from .cse import cse
 from .dce import dce
 from .rewrite import EXACT, REASSOCIATES, AnyRule, Exactness, Rewriter, StructuralRule, index_rules
 from .rules import ALGEBRA
+from .settle import settle
 from .structure import STRUCTURE, pointwise_rules
 
 RANK = {exactness: rank for rank, exactness in enumerate(Exactness)}
@@ -24,7 +25,7 @@ def simplify(function: Function, allow: Exactness = REASSOCIATES) -> Function:
     """The function with every rule applied that is at least as exact as `allow`. Rounds are repeated while one changes
     something, as a rewrite can free an operand from its last other use; two or three is usual."""
     for _ in range(MAXIMUM_ROUNDS):
-        driver = Rewriter(function, rules_for(allow))
+        driver = Rewriter(settle(function), rules_for(allow))
         rewritten = driver.run()
         function = dce(cse(rewritten))
         if not driver.statistics.applied and len(list(walk(function.body))) == len(list(walk(rewritten.body))):

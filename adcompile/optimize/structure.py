@@ -364,6 +364,25 @@ def cast_cast(driver: Rewriter, o: Operation) -> Operand | None:
     return emit(driver, "cast", x, dtype=o.attributes["dtype"]) if lossless else None
 
 
+# ----------------------------------------------------------------------------------------------------- sizes
+def larger_than_size(driver: Rewriter, o: Operation) -> Operand | None:
+    """maximum(size, 0) is the size, where it cannot be negative."""
+    for x, other in (o.operands, o.operands[::-1]):
+        size = defined_by(driver, x, "size")
+        if size is not None and isinstance(other, Literal) and other.value == 0 and not_negative(driver, size.attributes["dim"]):
+            return x
+    return None
+
+
+def not_negative(driver: Rewriter, dim: Dim) -> bool:
+    """Whether a size is a sum of products of lengths of axes, and of numbers that a guard keeps from being negative."""
+    function = driver.function
+    counts = {s for s, size in function.sizes.items() if size.axis is not None}
+    counts |= {g.left.bare_symbol for g in function.guards if g.relation == ">=" and g.left.bare_symbol
+               and g.right.constant is not None and g.right.constant >= 0}
+    return all(c > 0 for _, c in dim.terms) and dim.symbols <= counts
+
+
 REDUCTIONS = ("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all")
 
 STRUCTURE = (
@@ -390,6 +409,7 @@ STRUCTURE = (
     StructuralRule("contract transpose", ("contract",), contract_transpose, EXACT),
     StructuralRule("contract pointwise", ("contract",), contract_pointwise, EXACT),
     StructuralRule("contract broadcast", ("contract",), contract_broadcast, REASSOCIATES),
+    StructuralRule("maximum of a size", ("maximum",), larger_than_size, EXACT),
     StructuralRule("cast nothing", ("cast",), cast_nothing, EXACT),
     StructuralRule("cast cast", ("cast",), cast_cast, EXACT),
 )

@@ -19,7 +19,7 @@ from ..ir.loops import Apply, Assign, Break, Expr, Fill, For, If, Number, Rename
 from ..ir.loops import Statement as LoopStatement
 from ..ir.types import DType
 from .index import Operand
-from .polish import is_unnamed
+from .names import is_unnamed
 
 if TYPE_CHECKING:
     from .lower import Lowering, Statement

@@ -41,7 +41,7 @@ from .index import (
     weighted_sum,
 )
 from .inplace import CONTROL, VIEWS, Plan, Planner
-from .polish import is_unnamed
+from .names import is_unnamed
 
 MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
 WIDENED_COST = 2.0                  # the same for a value that is read along axes it does not have
@@ -652,7 +652,7 @@ class Lowering:
             return
         read = self.read(updates, axes if updates.type.dims else ())
         if axes and isinstance(updates, Value) and any(r.value is base and r.index != index for r in self.expand(read)):
-            read = Read(self.copied(updates), axes)
+            read = Read(self.copied(updates), axes if updates.type.dims else ())
         first += self.take_over(op.result, base)
         self.statement(op.result, index, kind, "{0}", (read,), axes, after=first, overwrites=(base,))
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import re
 from collections.abc import Iterable
 
 RESERVED = {"np", "nb", "math", "numpy", "numba", "FASTMATH", *keyword.kwlist, *keyword.softkwlist, *dir(builtins)}
 LOOP_NAMES = ("i", "j", "k", "l", "p", "q", "r", "s")
 SIZE_NAMES = ("n", "d", "m", "h", "c", "p", "q", "r")
+INSTANCE = "__"             # sets off the number of a value that is computed again in several places
+UNNAMED = re.compile(r"t(_\d+)?(_bar|_part|_sofar|_sum|_max|_min)*(_\d+|_[ijklpqrs]{1,3})*(_bar|_part|_sofar|_sum)*(_\d+)?_?")
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a local has no name of the user's: t, t_3, t_3_sum, t_3_bar."""
+    return UNNAMED.fullmatch(name.split(INSTANCE)[0]) is not None
 
 
 class Names:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from ..ir.dims import Dim
 from ..ir.loops import (
     Accumulate,
-    Alloc,
     Apply,
     Assign,
     Expr,
@@ -18,6 +17,7 @@ from ..ir.loops import (
     If,
     Load,
     Number,
+    Section,
     SizeOf,
     Statement,
     Store,
@@ -31,23 +31,39 @@ from ..ir.loops import (
     walk,
     written_arrays,
 )
+from ..ir.types import DType
+from .rename import NUMBER, new_names, rename
+from .rewriting import map_statement, rebuild
 
-INSTANCE = "__"             # sets off the number of a value that is computed again in several places
-UNNAMED = re.compile(r"t(_\d+)?(_bar|_part|_sofar|_sum|_max|_min)*(_\d+|_[ijklpqrs]{1,3})*(_bar|_part|_sofar|_sum)*(_\d+)?_?")
-ADJOINT = re.compile(r"(t(?:_\d+)?)_bar")
+OPERATORS = {f"{{0}} {o} {{1}}": o for o in "+-*/"}
+SHORT = 16                  # ... and into the bounds of a loop
 LONGEST = 80                # characters of an expression that a temporary may be folded into
 
 
-def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[str]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
-    """The program with needless temporaries gone and invariant loads in locals."""
-    body = stored_at_once(body)
+@dataclass(frozen=True)
+class Polished:
+    """A finished program: its statements, its results, and the new names of arrays."""
+
+    body: tuple[Statement, ...]
+    returns: tuple[Expr, ...]
+    names: dict[str, str]
+
+
+def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[str], parameters: set[str],
+           arrays: Sequence[str]) -> Polished:
+    """The program with needless temporaries gone, invariant loads in locals, and its last names. `parameters`: scalars that
+    the function gets; `arrays`: the arrays that it allocates."""
+    body = stored_at_once(tuple(map(sizes_folded, body)))
     reads = count_reads(body, returns)
     writes = Counter(s.name for s in walk(body) if isinstance(s, Assign))
     updated = {s.target.name for s in walk(body) if isinstance(s, Accumulate) and isinstance(s.target, Var)}
     once = {name for name, n in writes.items() if n == 1 and name not in updated}
     body = inline(body, reads, once)
-    body = tuple(signed(in_place(s)) for s in hoist(body))
-    return shorten_names(body, returns, taken)
+    body = hoist(tuple(map(sizes_folded, body)))
+    names = new_names(body, returns, taken, parameters, arrays)
+    body, returns = rename(body, returns, names)
+    body = tuple(signed(in_place(s)) for s in with_effect(filled_once(body)))
+    return Polished(body, returns, names)
 
 
 def count_reads(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> Counter[str]:
@@ -67,48 +83,12 @@ def stored_at_once(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     return tuple(statements)
 
 
-# ------------------------------------------------------------------------------------------------ rewriting
-def map_expr(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The expression with `change` applied to every node, from the leaves up."""
-    if isinstance(expr, Load):
-        expr = Load(expr.array, tuple(map_expr(i, change) for i in expr.index))
-    elif isinstance(expr, Apply):
-        expr = Apply(expr.code, tuple(map_expr(x, change) for x in expr.operands))
-    return change(expr)
-
-
-def map_statement(s: Statement, change: Callable[[Expr], Expr], inside: bool = True) -> Statement:
-    """The statement with its expressions changed; with `inside`, those of the statements in it too."""
-    if isinstance(s, (Assign, Fill)):
-        return replace(s, expr=map_expr(s.expr, change))
-    if isinstance(s, Alloc):
-        return replace(s, lengths=tuple(map_expr(e, change) for e in s.lengths))
-    if isinstance(s, Store):
-        return replace(s, index=tuple(map_expr(i, change) for i in s.index), expr=map_expr(s.expr, change))
-    if isinstance(s, Accumulate):
-        target = s.target
-        if isinstance(target, Load):
-            target = Load(target.array, tuple(map_expr(i, change) for i in target.index))
-        return replace(s, target=target, expr=map_expr(s.expr, change))
-    if isinstance(s, (For, While, If)):
-        return rebuild(s, tuple(tuple(map_statement(x, change) for x in b) if inside else b for b in bodies(s)), change)
-    return s
-
-
-def rebuild(s: For | While | If, parts: tuple[tuple[Statement, ...], ...], change: Callable[[Expr], Expr] = lambda e: e) -> Statement:
-    """A compound statement with other bodies."""
-    if isinstance(s, For):
-        start = None if s.start is None else map_expr(s.start, change)
-        return For(s.index, map_expr(s.stop, change), parts[0], start, s.step)
-    if isinstance(s, While):
-        return While(map_expr(s.condition, change), parts[0])
-    return If(map_expr(s.condition, change), parts[0], parts[1])
-
-
 # ------------------------------------------------------------------------------------------------ temporaries
 def inline(body: tuple[Statement, ...], reads: Counter[str], once: set[str]) -> tuple[Statement, ...]:
     """Fold temporaries that one later statement of the same list reads once into that statement."""
-    statements = [rebuild(s, tuple(inline(b, reads, once) for b in bodies(s))) if isinstance(s, (For, While, If)) else s for s in body]
+    statements = [
+        rebuild(s, tuple(inline(b, reads, once) for b in bodies(s))) if isinstance(s, (For, While, If)) else s for s in body
+    ]
     at = 0
     while at < len(statements):
         s = statements[at]
@@ -136,10 +116,11 @@ def fold(statements: list[Statement], at: int, s: Assign, reads: Counter[str]) -
         if any(x == Var(s.name) for e in own_expressions(reader) for x in subexpressions(e)):
             whole = isinstance(reader, (Store, Assign)) and reader.expr == Var(s.name)
             thrice = isinstance(reader, Accumulate) and reader.operator in ("max", "min") and isinstance(s.expr, Apply)
-            if isinstance(reader, For) or s.keep and not whole or thrice:
+            long = isinstance(reader, For) and len(expr_text(s.expr)) > SHORT
+            if long or s.keep and not whole or thrice:
                 return False
             folded = substituted(reader, s, inside=False)
-            if not whole and max(len(expr_text(e)) for e in own_expressions(folded)) > LONGEST:
+            if not whole and max(len(NUMBER.sub("", expr_text(e))) for e in own_expressions(folded)) > LONGEST:
                 return False
             if isinstance(folded, (Assign, Store, Accumulate)) and folded.location is None:
                 folded = replace(folded, location=s.location)
@@ -237,106 +218,120 @@ def signed(s: Statement) -> Statement:
 
 
 def in_place(s: Statement) -> Statement:
-    """`a[i] = a[i] + x` as `a[i] += x`, and so for -, * and /."""
+    """`a = a + x` as `a += x`, and so for -, * and /, with elements of arrays too; `a = a - x - y` as `a -= x + y`."""
     if isinstance(s, (For, While, If)):
         return rebuild(s, tuple(tuple(map(in_place, b)) for b in bodies(s)))
-    if not isinstance(s, Store) or not isinstance(s.expr, Apply) or len(s.expr.operands) != 2:
+    if not isinstance(s, (Assign, Store)) or not isinstance(s.expr, Apply) or len(s.expr.operands) != 2:
         return s
-    operator = {f"{{0}} {o} {{1}}": o for o in "+-*/"}.get(s.expr.code)
+    target = Var(s.name) if isinstance(s, Assign) else Load(s.array, s.index)
+    operator = OPERATORS.get(s.expr.code)
+    if operator in ("+", "-"):
+        return added(s, target)
     first, second = s.expr.operands
-    target = Load(s.array, s.index)
-    if operator in ("+", "*") and second == target:
+    if operator == "*" and second == target:
         first, second = second, first
     if operator is None or first != target or any(x == target for x in subexpressions(second)):
         return s
     return Accumulate(target, operator, second, s.location)
 
 
-# ------------------------------------------------------------------------------------------------ names
-def shorten_names(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[str]) -> tuple[tuple[Statement, ...], tuple[Expr, ...]]:
-    """Take numbers and trailing underscores off names where the short form is free; number unnamed temporaries in order."""
-    locals_ = ordered_locals(body)
-    arrays = {x.array for s in walk(body) for e in own_expressions(s) for x in subexpressions(e) if isinstance(x, Load)} | written_arrays(body)
-    everything = {*taken, *locals_, *arrays, *count_reads(body, returns)}
-    everything |= {x.name for e in returns for x in subexpressions(e) if isinstance(x, Var)}
-    everything -= {name for name in locals_ if is_unnamed(name)}
-    new: dict[str, str] = {}
-    if returns and isinstance(returns[0], Var) and returns[0].name in locals_ and is_unnamed(returns[0].name) and "value" not in everything:
-        new[returns[0].name] = "value"
-        everything.add("value")
-    latest: dict[str, str] = {}                 # what a value's local is called where it was set last
-    scopes = scopes_of(body)
-    shared: dict[str, list[tuple[int, ...]]] = {}
-    for name in locals_:
-        if name in new:
+def added(s: Assign | Store, target: Var | Load) -> Statement:
+    """`a = a + x - y` as `a += x - y`."""
+    terms = list(terms_of(s.expr))
+    if terms.count((1, target)) != 1:
+        return s
+    terms.remove((1, target))
+    if any(x == target for _, e in terms for x in subexpressions(e)):
+        return s
+    below = all(sign < 0 for sign, _ in terms)
+    terms.sort(key=lambda term: term[0] < 0)
+    total = terms[0][1]
+    for sign, e in terms[1:]:
+        total = Apply("{0} + {1}" if sign > 0 or below else "{0} - {1}", (total, e))
+    return Accumulate(target, "-" if below else "+", total, s.location)
+
+
+def terms_of(e: Expr, sign: int = 1) -> Iterator[tuple[int, Expr]]:
+    """The terms of a sum, with their signs, as far as the sum goes on to the left."""
+    if isinstance(e, Apply) and OPERATORS.get(e.code) in ("+", "-"):
+        first, second = e.operands
+        yield from terms_of(first, sign)
+        yield sign if OPERATORS[e.code] == "+" else -sign, second
+    else:
+        yield sign, e
+
+
+# ------------------------------------------------------------------------------------------------ stores
+def filled_once(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Behind `a[:] = 0.0`, the first `a[2] += x` as `a[2] = x`."""
+    result: list[Statement] = []
+    fresh: dict[str, list[tuple[Expr, ...]]] = {}               # per array that is zero but for these elements
+    for s in body:
+        if isinstance(s, (For, While, If)):
+            fresh = {}
+            result.append(rebuild(s, tuple(map(filled_once, bodies(s)))))
             continue
-        wish = name
-        if is_unnamed(name):
-            wish = adjoint_name(name, latest, everything) or next(w for w in (f"t{k}" for k in range(1, len(locals_) + len(everything) + 2)) if w not in everything)
-        elif INSTANCE in name:
-            wish = name.split(INSTANCE)[0]
-            apart = all(not within(scope, other) and not within(other, scope)
-                        for scope in scopes[name] for other in shared.get(wish, []))
-            if apart and (wish in shared or wish not in everything):
-                shared.setdefault(wish, []).extend(scopes[name])
-            else:
-                wish = name.replace(INSTANCE, "_")
-                wish = wish if wish not in everything else name
-        elif name[-1] == "_" or name[-1].isdigit() and "_" in name:
-            stem = name.rstrip("0123456789").rstrip("_")
-            wish = stem if stem not in everything else name
-        new[name] = wish
-        latest[name.split(INSTANCE)[0]] = wish
-        everything.add(wish)
-
-    def change(e: Expr) -> Expr:
-        return Var(new.get(e.name, e.name)) if isinstance(e, Var) else e
-
-    return tuple(renamed(s, new, change) for s in body), tuple(map_expr(e, change) for e in returns)
+        reads = {x.array for e in own_expressions(s) for x in subexpressions(e) if isinstance(x, Load)}
+        for array in [a for a in fresh if a in reads or a in written_arrays((s,))]:
+            known = fresh.pop(array)
+            if array not in reads and isinstance(s, Accumulate) and isinstance(s.target, Load) and s.operator == "+" \
+                    and all(is_fixed(i) for i in s.target.index):
+                fresh[array] = [*known, s.target.index]
+                s = s if s.target.index in known else Store(array, s.target.index, s.expr, s.location)
+        if isinstance(s, Fill) and isinstance(s.expr, Number) and s.expr.value == 0:
+            fresh[s.array] = []
+        result.append(s)
+    return tuple(result)
 
 
-def is_unnamed(name: str) -> bool:
-    """Whether a local has no name of the user's: t, t_3, t_3_sum, t_3_bar."""
-    return UNNAMED.fullmatch(name.split(INSTANCE)[0]) is not None
+def is_fixed(index: Expr) -> bool:
+    """Whether this is a whole number, written in one way."""
+    return isinstance(index, SizeOf) and index.dim.constant is not None
 
 
-def adjoint_name(name: str, latest: dict[str, str], taken: set[str]) -> str | None:
-    """`t3_bar` for the cotangent of the local that is called t3 now."""
-    found = ADJOINT.match(name)
-    primal = latest.get(found[1]) if found else None
-    wish = f"{primal}_bar"
-    return wish if primal and wish not in taken else None
+def with_effect(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """Without `a = a`, `a[i] = a[i]` and `a += 0.0`, without loops that have nothing to do, and without headings of nothing."""
+    result: list[Statement] = []
+    for s in body:
+        if isinstance(s, (For, While, If)):
+            s = rebuild(s, tuple(map(with_effect, bodies(s))))
+            if isinstance(s, If) and not s.body and s.orelse:
+                s = If(Apply("not {0}", (s.condition,)), s.orelse)
+        if not is_idle(s):
+            if isinstance(s, Section) and result and isinstance(result[-1], Section):
+                result.pop()
+            result.append(s)
+    return tuple(result[:-1] if result and isinstance(result[-1], Section) else result)
 
 
-def within(inner: tuple[int, ...], outer: tuple[int, ...]) -> bool:
-    """Whether one place in the program is inside another."""
-    return inner[:len(outer)] == outer
-
-
-def scopes_of(body: tuple[Statement, ...], path: tuple[int, ...] = ()) -> dict[str, list[tuple[int, ...]]]:
-    """Per local, the statement lists in which it is set, as paths through the program."""
-    found: dict[str, list[tuple[int, ...]]] = {}
-    for k, s in enumerate(body):
-        if isinstance(s, Assign):
-            found.setdefault(s.name, []).append(path)
-        for j, inner in enumerate(bodies(s)):
-            for name, places in scopes_of(inner, (*path, k, j)).items():
-                found.setdefault(name, []).extend(places)
-    return found
-
-
-def ordered_locals(body: tuple[Statement, ...]) -> list[str]:
-    """The local scalars, in the order in which they are set."""
-    return list(dict.fromkeys(s.name for s in walk(body) if isinstance(s, Assign)))
-
-
-def renamed(s: Statement, new: dict[str, str], change: Callable[[Expr], Expr]) -> Statement:
-    """The statement with locals renamed, where they are set too."""
-    if isinstance(s, (For, While, If)):
-        return rebuild(s, tuple(tuple(renamed(x, new, change) for x in b) for b in bodies(s)), change)
-    s = map_statement(s, change)
+def is_idle(s: Statement) -> bool:
+    """Whether a statement changes nothing."""
+    if isinstance(s, (For, If)):
+        return not s.body
     if isinstance(s, Assign):
-        return replace(s, name=new.get(s.name, s.name))
-    if isinstance(s, Accumulate) and isinstance(s.target, Var):
-        return replace(s, target=Var(new.get(s.target.name, s.target.name)))
-    return s
+        return s.expr == Var(s.name)
+    if isinstance(s, Store):
+        return s.expr == Load(s.array, s.index)
+    return isinstance(s, Accumulate) and s.operator in ("+", "-") and isinstance(s.expr, Number) and s.expr.value == 0
+
+
+# ------------------------------------------------------------------------------------------------ sizes
+def sizes_folded(s: Statement) -> Statement:
+    """Sums and differences of sizes and whole numbers as one size."""
+    return map_statement(s, size_folded)
+
+
+def size_folded(e: Expr) -> Expr:
+    if not isinstance(e, Apply) or OPERATORS.get(e.code) not in ("+", "-"):
+        return e
+    first, second = map(whole, e.operands)
+    if first is None or second is None or not any(isinstance(x, SizeOf) for x in e.operands):
+        return e
+    return SizeOf(first + second if e.code == "{0} + {1}" else first - second)
+
+
+def whole(e: Expr) -> Dim | None:
+    """A size or a whole number."""
+    if isinstance(e, SizeOf):
+        return e.dim
+    return Dim.of(int(e.value)) if isinstance(e, Number) and e.dtype is DType.i64 else None     # type: ignore[arg-type]

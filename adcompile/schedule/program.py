@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir.analysis import all_values
 from ..ir.core import Function, Literal, Location, Value
@@ -50,9 +50,9 @@ from .index import (
     substitute_operand,
 )
 from .lower import Definition, Lowering, Statement, start_of
-from .names import LOOP_NAMES, SIZE_NAMES, Names
+from .names import INSTANCE, LOOP_NAMES, SIZE_NAMES, Names, is_unnamed
 from .nest import Leaf, Loop, Nest, Node, leaves
-from .polish import INSTANCE, is_unnamed, polish
+from .polish import polish
 
 FEW_LETTERS = 3             # loops of other lengths share names from here on
 
@@ -173,12 +173,12 @@ class Writer:
                 self.out(Store(name, (), self.operand(output)))       # type: ignore[arg-type]
         returns = tuple(Var(self.storage[o].array) if isinstance(o, Value) else self.operand(o)
                         for o in self.lowering.outputs[:self.interface.returned])
-        taken = self.outer_names | set(self.loop_names.values()) | {b.name for b in self.buffers}
-        body, returns = polish(tuple(self.frames[0].out), returns, taken)
-        body = tuple(map(plain_while, body))
-        return Program(self.interface, self.function, self.parameters, self.gradients, self.sizes, tuple(self.buffers),
-                       tuple((self.arrays[v], c) for v, c in self.lowering.arrays.items()), body, returns,
-                       tuple(self.lowering.support.values()))
+        scalars = {name for name, type in self.parameters if not type.dims and type.dtype is DType.f64}
+        done = polish(tuple(self.frames[0].out), returns, self.outer_names - scalars, scalars, [b.name for b in self.buffers])
+        buffers = tuple(replace(b, name=done.names[b.name]) for b in self.buffers)
+        return Program(self.interface, self.function, self.parameters, self.gradients, self.sizes, buffers,
+                       tuple((self.arrays[v], c) for v, c in self.lowering.arrays.items()), tuple(map(plain_while, done.body)),
+                       done.returns, tuple(self.lowering.support.values()))
 
     # ------------------------------------------------------------------------------------------------ names
     def name_parameters(self) -> None:
