@@ -6,7 +6,7 @@ import inspect
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..api import CompiledGrad, compile_grad
 from ..check import check_grad
 from ..inspect.text import python
 from . import logistic_regression as logistic
+from . import lynx_hare
 
 ROW = "{:>9}  {:>9}  {:>11}  {:>8}   {}"
 BAR = 24
@@ -40,13 +41,7 @@ def logistic_regression(console: Console) -> None:
     heading(console, "Compile value and gradient, and check them")
     value_and_grad = compile_grad(logistic.loss)
     somewhere = np.random.default_rng(0).normal(size=data.X.shape[1] + 1)
-    started = time.perf_counter()
-    value_and_grad(somewhere, data.X, data.y, l2)
-    say(console, f"first call {time.perf_counter() - started:.2f} s, with compiling or loading from the cache")
-    check = check_grad(value_and_grad, somewhere, data.X, data.y, l2)
-    verdict = "[green]agrees[/]" if check else "[red]DISAGREES[/]"
-    say(console, f"gradient {verdict} with differences of the NumPy function: "
-                 f"{len(check.entries)} entries, largest error {check.worst.error:.1e}")
+    first_call_and_check(console, value_and_grad, (somewhere, data.X, data.y, l2), "NumPy")
 
     heading(console, "Minimise with scipy's L-BFGS: minimize(value_and_grad, ..., jac=True)")
     result = fit_with_progress(console, value_and_grad, data, l2)
@@ -55,7 +50,7 @@ def logistic_regression(console: Console) -> None:
     show_fit(console, result, data)
 
     heading(console, "Time per call, measured now")
-    show_times(console, value_and_grad, (result.x, data.X, data.y, l2))
+    show_times(console, value_and_grad, logistic.loss, (result.x, data.X, data.y, l2), "NumPy")
 
     heading(console, "The loop that was generated")
     console.print(Padding(python(kernel_loop(value_and_grad.source)), (0, 2)))
@@ -66,7 +61,49 @@ def logistic_regression(console: Console) -> None:
     console.print()
 
 
-DEMOS: dict[str, Callable[[Console], None]] = {"logistic_regression": logistic_regression}
+def lynx_and_hare(console: Console) -> None:
+    """The Lotka-Volterra model fitted to pelts, by L-BFGS with a compiled gradient through the integrator."""
+    data = lynx_hare.load()
+    args = (data.hares, data.lynxes, lynx_hare.STEPS)
+    heading(console, "Lynx and hare: Lotka-Volterra with log-normal errors")
+    say(console, f"pelts of {data.years[0]} to {data.years[-1]}; eight parameters; {lynx_hare.STEPS} Runge-Kutta steps a year")
+    say(console, "Hudson's Bay Company, public record", "dim")
+
+    heading(console, "The objective is plain Python loops")
+    for function in (lynx_hare.rates, lynx_hare.step, lynx_hare.loss):
+        console.print(Padding(python(inspect.getsource(function)), (0, 2)))
+
+    heading(console, "Compile value and gradient, and check them")
+    value_and_grad = compile_grad(lynx_hare.loss)
+    start = np.log(lynx_hare.START)
+    first_call_and_check(console, value_and_grad, (start, *args), "Python")
+
+    heading(console, "Minimise with scipy's L-BFGS: minimize(value_and_grad, ..., jac=True)")
+    result = fit_pelts(console, value_and_grad, data)
+
+    heading(console, "The fit")
+    estimates = Table(box=None, padding=(0, 1), show_header=False)
+    for name, estimate in zip(lynx_hare.PARAMETERS, np.exp(result.x), strict=True):
+        estimates.add_row(name, f"{estimate:.4g}")
+    console.print(Padding(estimates, (0, 1)))
+    for name, pelts, model, colour in zip(("hares", "lynx"), (data.hares, data.lynxes),
+                                          lynx_hare.simulate(result.x, len(data.years)), ("yellow", "cyan"), strict=True):
+        say(console, f"{name}, thousands of pelts ([{colour}]━[/] the model, [bold]o[/] collected)")
+        console.print(Padding("\n".join(chart(pelts, model[::lynx_hare.STEPS], data.years, colour)), (0, 2)), highlight=False)
+
+    heading(console, "Time per call, measured now")
+    show_times(console, value_and_grad, lynx_hare.loss, (result.x, *args), "Python", rounds=11, calls=2)
+    path = lynx_hare.plot(result.x, data, Path(tempfile.mkdtemp(prefix="adcompile-demo-")) / "lynx_hare.svg")
+    console.print()
+    if path is None:
+        say(console, "With matplotlib installed this also writes the plot as SVG.", "dim")
+    else:
+        say(console, "The plot, written to a temporary folder:")
+        console.print(f"  {path}", style="bold", soft_wrap=True, highlight=False)
+    console.print()
+
+
+DEMOS: dict[str, Callable[[Console], None]] = {"logistic_regression": logistic_regression, "lynx-hare": lynx_and_hare}
 
 
 # ---------------------------------------------------------------------------------------------------- parts
@@ -77,6 +114,44 @@ def heading(console: Console, text: str) -> None:
 
 def say(console: Console, text: str, style: str = "") -> None:
     console.print(Padding(text, (0, 2), style=style))
+
+
+def first_call_and_check(console: Console, value_and_grad: CompiledGrad, args: tuple[Any, ...], plain: str) -> None:
+    """Compile, and compare with differences."""
+    started = time.perf_counter()
+    value_and_grad(*args)
+    say(console, f"first call {time.perf_counter() - started:.2f} s, with compiling or loading from the cache")
+    check = check_grad(value_and_grad, *args)
+    verdict = "[green]agrees[/]" if check else "[red]DISAGREES[/]"
+    say(console, f"gradient {verdict} with differences of the {plain} function: "
+                 f"{len(check.entries)} entries, largest error {check.worst.error:.1e}")
+
+
+def fit_pelts(console: Console, value_and_grad: CompiledGrad, data: lynx_hare.Data) -> OptimizeResult:
+    """Fit, with a line for every fifth iteration."""
+    console.print("  " + ROW.format("iteration", "loss", "|gradient|", "", ""), style="dim")
+    count = 0
+
+    def progress(intermediate_result: OptimizeResult) -> None:
+        nonlocal count
+        count += 1
+        if count % 5 == 1:
+            value, gradient = value_and_grad(intermediate_result.x, data.hares, data.lynxes, lynx_hare.STEPS)
+            console.print("  " + ROW.format(count, f"{value:.6f}", f"{np.abs(gradient).max():.1e}", "", ""), highlight=False)
+
+    result = lynx_hare.fit(value_and_grad, data, progress)
+    size = np.abs(result.jac).max()
+    say(console, f"{result.nit} iterations, {result.nfev} calls, loss {result.fun:.6f}, |gradient| {size:.1e}")
+    return result
+
+
+def chart(pelts: np.ndarray, model: np.ndarray, years: np.ndarray, colour: str, width: int = 50) -> Iterator[str]:
+    """A line per year: a bar for the model, a mark for what was collected."""
+    scale = width / max(pelts.max(), model.max())
+    for year, collected, fitted in zip(years, pelts, model, strict=True):
+        bar = list("━" * round(scale * fitted) + " " * width)[:width + 1]
+        mark = round(scale * collected)
+        yield f"{year} [{colour}]{''.join(bar[:mark])}[/][bold]o[/][{colour}]{''.join(bar[mark + 1:])}[/]"
 
 
 def fit_with_progress(console: Console, value_and_grad: CompiledGrad, data: logistic.Data, l2: float) -> OptimizeResult:
@@ -121,12 +196,13 @@ def show_fit(console: Console, result: OptimizeResult, data: logistic.Data) -> N
     console.print(Padding(table, (0, 1)))
 
 
-def show_times(console: Console, value_and_grad: CompiledGrad, args: tuple[Any, ...]) -> None:
+def show_times(console: Console, value_and_grad: CompiledGrad, function: Callable[..., Any], args: tuple[Any, ...], plain: str,
+               rounds: int = 101, calls: int = 20) -> None:
     """The gradient next to the plain function, which computes the value alone."""
-    ours, numpy = interleaved(value_and_grad, logistic.loss, args)
+    ours, theirs = interleaved(value_and_grad, function, args, rounds, calls)
     table = Table(box=None, padding=(0, 1), show_header=False)
-    longest = max(ours, numpy)
-    for name, seconds, colour in (("adcompile, value and gradient", ours, "green"), ("NumPy, value alone", numpy, "yellow")):
+    longest = max(ours, theirs)
+    for name, seconds, colour in (("adcompile, value and gradient", ours, "green"), (f"{plain}, value alone", theirs, "yellow")):
         table.add_row(name, f"{1e6 * seconds:.1f} us", f"[{colour}]{'━' * max(1, round(28 * seconds / longest))}[/]")
     console.print(Padding(table, (0, 1)))
 
