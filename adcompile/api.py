@@ -78,7 +78,7 @@ class CompiledFunction:
 
     def install(self, fast: Callable[..., Any]) -> None:
         """Let a generated function answer all calls."""
-        type(self).__call__ = staticmethod(fast)        # type: ignore[assignment]
+        type(self).__call__ = staticmethod(fast)        # type: ignore[method-assign]
 
     def specialise(self, args: tuple, kwargs: dict[str, Any]) -> Specialisation:
         """Capture and compile for a call like this one."""

@@ -283,7 +283,8 @@ def test_sympy_expressions():
 
 
 def test_sympy_is_imported_only_when_needed():
-    program = ("import sys\nimport numpy as np\nfrom adcompile import compile_grad\ncompile_grad(lambda x: np.sum(x * x))(np.ones(2))\n"
+    program = ("import sys\nimport numpy as np\nfrom adcompile import compile_grad\n"
+               "compile_grad(lambda x: np.sum(x * x))(np.ones(2))\n"
                "assert 'sympy' not in sys.modules")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -110,7 +110,7 @@ def test_lambdas_on_one_line_are_told_apart() -> None:
 
 
 def test_lambda_returned_by_a_lambda() -> None:
-    make = lambda scale: lambda x: x * scale
+    make = lambda scale: lambda x: x * scale        # noqa: E731
     assert names(agrees(make(3.0), X3)) == ["x", "scale"]
 
 
@@ -441,7 +441,8 @@ def test_python_floats_are_weak() -> None:
 
 
 def test_types_without_values() -> None:
-    captured = capture_types(lambda x, w, n: np.sum(x @ w) * n, (Abstract(DType.f64, 2), Abstract(DType.f64, 1), Abstract(DType.i64, 0)))
+    captured = capture_types(lambda x, w, n: np.sum(x @ w) * n, (Abstract(DType.f64, 2), Abstract(DType.f64, 1),
+                                                                 Abstract(DType.i64, 0)))
     assert_close(run(captured, M23, X3, 2), np.sum(M23 @ X3) * 2)
 
 

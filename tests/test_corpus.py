@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from adcompile.ir.interpreter import interpret
-from adcompile.ir.verifier import verify
 from conftest import assert_close, assert_close_to_scale, assert_same
 from corpus import CORPUS, Program
 
 from adcompile import compile_grad
 from adcompile.capture.driver import CapturedFunction, capture
 from adcompile.ir.core import Function
+from adcompile.ir.interpreter import interpret
 from adcompile.ir.signature import Signature
+from adcompile.ir.verifier import verify
 from adcompile.pipeline import PASSES, Context, Level, Meaning, Options
 
 NAMES = list(CORPUS)

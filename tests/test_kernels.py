@@ -367,7 +367,7 @@ def test_inside_njit_without_a_call_before():
     rng = np.random.default_rng(0)
     arguments = rng.normal(size=2), rng.normal(size=(9, 2)), np.ones(9)
     assert_close(call(*arguments), (logistic(*arguments), logistic_gradient(*arguments)))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="shape"):
         call(arguments[0][:1], arguments[1], arguments[2])
 
 

@@ -58,10 +58,10 @@ def test_simplify_keeps_the_value(name: str) -> None:
 def test_passes_settle(name: str) -> None:
     """What simplify leaves, simplify leaves alone; no pass changes its input."""
     for _, function in variants(name):
-        before = [op for op in walk(function.body)]
+        before = list(walk(function.body))
         once = simplify(function)
         assert [op.op for op in walk(simplify(once).body)] == [op.op for op in walk(once.body)]
-        assert before == [op for op in walk(function.body)]
+        assert before == list(walk(function.body))
 
 
 @pytest.mark.parametrize("name", GRAPHS)

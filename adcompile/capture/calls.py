@@ -43,8 +43,8 @@ CLOCK_MODULES = ("time", "datetime")
 INPUT_OUTPUT = frozenset({builtins.open, builtins.input, np.load, np.save, np.loadtxt, np.savetxt, np.genfromtxt})
 CALL = "__call__"
 CACHED = type(functools.lru_cache(abs))
-CHANGING = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem",
-                      "add", "discard", "__setitem__", "__delitem__"})
+CHANGING = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault",
+                      "popitem", "add", "discard", "__setitem__", "__delitem__"})
 
 
 def call(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
@@ -116,16 +116,25 @@ def numeric(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: d
         out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
         where = keywords.pop("where", True) if isinstance(function, np.ufunc) else True
         return into(trace, lambda: numeric(trace, function, arguments, keywords), out, where)
-    original = arguments[0] if arguments and isinstance(arguments[0], GrownList) and not keywords and len(arguments) == 1 else None
-    arguments = tuple(a.array() if isinstance(a, GrownList) else a for a in arguments)
+    original = arguments[0] if arguments and isinstance(arguments[0],
+                                                        GrownList) and not keywords and len(arguments) == 1 else None
+    arguments = tuple(map(grown_as_array, arguments))
     if function not in LIBRARY and isinstance(function, type) and len(arguments) == 1 and not keywords:
         return convert(trace, arguments[0], np.dtype(function))
     weak = function_name(function).startswith("math.")
     if function in COPYING and arguments and isinstance(arguments[0], Tracer) and len(arguments) == 1 and not keywords:
         return arguments[0].fresh()
     if function in STACKING and isinstance(arguments[0], Tracer) and original is not None:
-        return trace.apply(np.reshape, (arguments[0], (-1, *arguments[0].shape[2:]))) if function is np.concatenate else arguments[0].fresh()
+        return trace.apply(np.reshape,
+                           (arguments[0], (-1, *arguments[0].shape[2:]))) if function is np.concatenate else arguments[0].fresh()
     return trace.apply(function, arguments, keywords, weak=weak)
+
+
+def grown_as_array(x: Any) -> Any:
+    """A list that a loop filled, also within plain lists, as an array."""
+    if isinstance(x, GrownList):
+        return x.array()
+    return type(x)(map(grown_as_array, x)) if type(x) in (list, tuple) and contains(x, (GrownList,)) else x
 
 
 def made(trace: Trace, result: Any) -> Any:
@@ -256,7 +265,8 @@ def without_source(function: types.FunctionType) -> Callable[..., Any]:
     replaced = dict(function.__globals__)
     for name in names & set(function.__globals__):
         value = function.__globals__[name]
-        replaced[name] = trace.inputs.materialise(trace.inputs.read(value, trace.inputs.captured(function.__globals__).item(name), name))
+        replaced[name] = trace.inputs.materialise(trace.inputs.read(value,
+                                                                    trace.inputs.captured(function.__globals__).item(name), name))
     cells = []
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         value = trace.inputs.read(cell.cell_contents, trace.inputs.captured(cell).cell(), name)
@@ -299,7 +309,8 @@ def refuse_effects(function: Any) -> None:
 
 def call_other(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     """A class, a method of a builtin type, a function of another library: called as it is."""
-    if isinstance(function, type) and function.__new__ is object.__new__:
+    plain: Any = object.__new__
+    if isinstance(function, type) and function.__new__ is plain:
         initialise = vars(function).get("__init__")
         if isinstance(initialise, types.FunctionType) and is_user_function(initialise):
             made: Any = object.__new__(function)
@@ -427,7 +438,8 @@ def extremum(plain: Callable[..., Any], pair: np.ufunc, reduction: Callable[...,
                 return trace.apply(reduction, arguments)
             items = tuple(trace.inputs.materialise(arguments[0]))
         if any(isinstance(a, Tracer) for a in items) and not keywords:
-            return functools.reduce(lambda a, b: trace.operator(pair, scalar(a, plain.__name__), scalar(b, plain.__name__)), items)
+            return functools.reduce(lambda a, b: trace.operator(pair, scalar(a, plain.__name__),
+                                                                scalar(b, plain.__name__)), items)
         return plain(items, **keywords)
     return apply
 
@@ -451,8 +463,8 @@ def builtin_getattr(trace: Trace, owner: Any, name: str, *default: Any) -> Any:
 def builtin_print(trace: Trace, *arguments: Any, **keywords: Any) -> None:
     """`print(...)`."""
     if trace.regions and contains(arguments, Tracer):
-        raise CaptureError("`print` of a traced value in a traced loop or branch: the compiled function prints nothing", user_location(),
-                           "print after the call, or return the value")
+        raise CaptureError("`print` of a traced value in a traced loop or branch: the compiled function prints nothing",
+                           user_location(), "print after the call, or return the value")
     print(*arguments, **keywords)
 
 
@@ -465,5 +477,6 @@ BUILTINS: dict[Any, Callable[..., Any]] = {
     isinstance: builtin_isinstance, type: builtin_type, len: builtin_len, range: builtin_range, float: builtin_float,
     int: builtin_int, bool: builtin_bool, sum: builtin_sum, min: extremum(min, np.minimum, np.min),
     max: extremum(max, np.maximum, np.max), any: quantifier(any, np.any), all: quantifier(all, np.all),
-    print: builtin_print, getattr: builtin_getattr, dict: builtin_dict, enumerate: builtin_enumerate, zip: builtin_zip, reversed: builtin_reversed,
+    print: builtin_print, getattr: builtin_getattr, dict: builtin_dict, enumerate: builtin_enumerate, zip: builtin_zip,
+    reversed: builtin_reversed,
 }

@@ -56,7 +56,8 @@ EXAMPLE_LENGTHS = (5, 3, 2, 4, 6, 1)                # the first with which the f
 EXAMPLE_INTEGER = 3
 
 
-def capture_types(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, **options: Any) -> CapturedFunction:
+def capture_types(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None,
+                  **options: Any) -> CapturedFunction:
     """`capture` where only dtypes and ranks are known: `Abstract` entries (also inside tuples, lists and dicts) stand for
     arrays and numbers, everything else is taken as it is. All axes are taken to be equally long, so that lengths that
     must agree do; a call where they differ misses a guard."""
@@ -97,8 +98,8 @@ def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     traced_sites: frozenset[Any] = frozenset()
     while True:
         try:
-            return trace_function(f, bind(python, name, args, kwargs or {}), python, name, wrt, has_aux, dtype, scalar, assume_sizes,
-                                  traced_sites, gradient)
+            return trace_function(f, bind(python, name, args, kwargs or {}), python, name, wrt, has_aux, dtype, scalar,
+                                  assume_sizes, traced_sites, gradient)
         except Retrace as error:                # a concrete array turned out to hold traced values
             if error.site in traced_sites:
                 raise
@@ -188,12 +189,14 @@ def check_wrt(inputs: Inputs, trees: Sequence[Tree], places: Sequence[Place], f:
             dtype = inputs.values[index].type.dtype
             if not (dtype.is_float or dtype.is_complex):
                 text = inputs.list[index].text
-                raise DifferentiationError(f"no derivative with respect to `{text}`: it is an array of {dtype.value}, not of floats",
-                                           location_of(f), f"pass {text}.astype(float), or choose another argument with wrt=")
+                raise DifferentiationError(f"no derivative with respect to `{text}`: it is an array of {dtype.value}, "
+                                           "not of floats", location_of(f),
+                                           f"pass {text}.astype(float), or choose another argument with wrt=")
 
 
 # --------------------------------------------------------------------------------------------------------- arguments
-def trace_arguments(inputs: Inputs, arguments: Mapping[str, Any], places: Sequence[Place]) -> tuple[dict[str, Any], dict[str, Tree]]:
+def trace_arguments(inputs: Inputs, arguments: Mapping[str, Any],
+                    places: Sequence[Place]) -> tuple[dict[str, Any], dict[str, Tree]]:
     """Tracers and trees of all arguments. Python ints in a differentiated argument count as floats."""
     traced: dict[str, Any] = {}
     trees: dict[str, Tree] = {}
@@ -242,7 +245,8 @@ def trace_result(trace: Trace, result: Any, f: Callable[..., Any], has_aux: bool
         if isinstance(x, (*STATIC, type, types.FunctionType)):
             return Static(x)
         if isinstance(x, GrownList):
-            raise CaptureError("the function returns a list that a traced loop fills", location_of(f), "return np.array(the_list)")
+            raise CaptureError("the function returns a list that a traced loop fills", location_of(f),
+                               "return np.array(the_list)")
         raise CaptureError(f"the function returns {describe(x)}", location_of(f),
                            "return numbers, arrays, or tuples, lists, dicts, NamedTuples and dataclasses of them")
 
@@ -277,14 +281,16 @@ def check_scalar(operands: Sequence[Operand], tree: Tree, f: Callable[..., Any],
     if not isinstance(tree, Leaf):
         kind = tree.kind.__name__ if isinstance(tree, Node) else type(tree.value).__name__
         hint = "; with has_aux=True it may return (value, aux)" if isinstance(tree, Node) and not has_aux else ""
-        raise DifferentiationError(f"the gradient needs a function that returns one number; this one returns a {kind}{hint}", location_of(f))
+        raise DifferentiationError(f"the gradient needs a function that returns one number; this one returns a {kind}{hint}",
+                                   location_of(f))
     type_ = operands[tree.index].type
     if type_.rank:
-        raise ShapeError(f"the gradient needs a function that returns one number; this one returns an array {type_}", location_of(f),
-                         "reduce it, for example with np.sum, or use compile_jacobian")
+        raise ShapeError(f"the gradient needs a function that returns one number; this one returns an array {type_}",
+                         location_of(f), "reduce it, for example with np.sum, or use compile_jacobian")
     if isinstance(operands[tree.index], Value) and not type_.dtype.is_float:
         kind = "complex" if type_.dtype.is_complex else type_.dtype.value
-        raise DifferentiationError(f"the gradient needs a function that returns a real float; this one returns {kind}", location_of(f))
+        raise DifferentiationError(f"the gradient needs a function that returns a real float; this one returns {kind}",
+                                   location_of(f))
 
 
 # --------------------------------------------------------------------------------------------------------- finishing
@@ -301,7 +307,8 @@ def finish(trace: Trace, results: Sequence[Operand], kept: Sequence[int]) -> tup
     used = used_symbols(function.body, guards)
     read = {x for x in function.results if isinstance(x, Value)}
     read |= {x for operation in walk(function.body) for x in operation.operands if isinstance(x, Value)}
-    read |= {x for operation in walk(function.body) for region in operation.regions for x in region.yields if isinstance(x, Value)}
+    read |= {x for operation in walk(function.body) for region in operation.regions for x in region.yields
+             if isinstance(x, Value)}
     keep = [k for k, parameter in enumerate(function.params)
             if k in set(kept) or parameter in read or used & {s for s, size in inputs.sizes.items() if size.parameter == k}]
     place = {old: new for new, old in enumerate(keep)}

@@ -157,7 +157,8 @@ class Scope(ControlHooks):
             if isinstance(target, np.ndarray) and contains((value, key), TRACED):
                 raise trace_anew(trace, target)
             if isinstance(target, list) and isinstance(key, Tracer):
-                raise CaptureError("an entry of a list is assigned at a traced index", user_location(), "use an array made with np.zeros")
+                raise CaptureError("an entry of a list is assigned at a traced index", user_location(),
+                                   "use an array made with np.zeros")
         target[key] = value
 
     def store_attribute(self, value: Any, target: Any, name: str) -> None:
@@ -233,9 +234,11 @@ def condition_error(value: Tracer, construct: str) -> CaptureError:
 
 def entry_of_list(trace: Trace, items: Any, key: Tracer) -> Any:
     """`items[key]` for a traced key: the items must be numbers or arrays of one shape, and become one array."""
-    if not all(isinstance(x, (Tracer, SymInt, int, float, complex, np.ndarray, np.generic)) for x in items) or key.dtype.kind not in "iu":
+    if not all(isinstance(x, (Tracer, SymInt, int, float, complex, np.ndarray, np.generic))
+               for x in items) or key.dtype.kind not in "iu":
         raise key.concrete("an index into a list", "use an array, or a loop over the list itself")
-    return trace.apply(operator.getitem, (trace.apply(np.stack, (list(items),)) if len({np.ndim(x) for x in items}) == 1 else items, key))
+    return trace.apply(operator.getitem,
+                       (trace.apply(np.stack, (list(items),)) if len({np.ndim(x) for x in items}) == 1 else items, key))
 
 
 def augment_array(target: Tracer, symbol: str, key: Any, value: Any) -> None:

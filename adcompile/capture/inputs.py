@@ -105,7 +105,8 @@ class Inputs:
         dtype = DType.i64 if isinstance(value, int) else dtype_of(np.asarray(value).dtype.newbyteorder("="))
         if dtype is None:
             given = "Python objects" if np.asarray(value).dtype == object else f"dtype {np.asarray(value).dtype}"
-            raise CaptureError(f"`{text}` is an array of {given}; only bool, integer, float32/64 and complex64/128 arrays can be compiled",
+            raise CaptureError(f"`{text}` is an array of {given}; only bool, integer, float32/64 and complex64/128 "
+                               "arrays can be compiled",
                                location, f"convert it: np.asarray({text}, dtype=float)")
         if isinstance(value, int) and not -2**63 <= value < 2**63:
             raise CaptureError(f"`{text}` = {value} does not fit into 64 bits", location, "use a float")
@@ -207,7 +208,8 @@ class Inputs:
         if is_container(value) or (is_dataclass_instance(value)):
             return self.container(value, access, text, as_float)
         if hasattr(value, "__array__") and not isinstance(value, STATIC):
-            raise CaptureError(f"`{text}` is a {type(value).__name__}", self.trace.location(), f"pass an array: np.asarray({text})")
+            raise CaptureError(f"`{text}` is a {type(value).__name__}", self.trace.location(),
+                               f"pass an array: np.asarray({text})")
         if not isinstance(value, (*STATIC, type, types.FunctionType, types.ModuleType)):
             self.register(value, access, text)
         return value, Static(value)

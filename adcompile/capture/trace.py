@@ -113,7 +113,7 @@ class Trace:
         self.states: dict[Any, Any] | None = None                          # what the loops at a place carried when last traced
         self.made: dict[int, tuple[Any, Any]] = {}                         # concrete arrays made by the function: site and array
         self.traced_sites: frozenset[Any] = frozenset()                    # where arrays are made that hold traced values
-        self.outside: dict[Cell, str] = {}                                  # arrays that the function found outside, with their texts
+        self.outside: dict[Cell, str] = {}  # arrays that the function found outside, with their texts
         self.intervals: dict[Value, tuple[Dim, Dim]] = {}                  # least and greatest values of loop indices
         self.gradient: Gradient | None = None                              # appends the adjoint to an inner function
         self.symbols: list[str] = []                                       # of sizes that inner gradients compute
@@ -139,7 +139,8 @@ class Trace:
         """Raises where a tracer outlived its capture."""
         if not self.open:
             raise CaptureError("a traced value is used after the function that it belongs to was captured",
-                               user_location(), "return it from the function; do not keep it in a global, an attribute or a list outside")
+                               user_location(),
+                               "return it from the function; do not keep it in a global, an attribute or a list outside")
 
     def apply(self, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None,
               weak: bool = False) -> Any:
@@ -329,8 +330,8 @@ class Trace:
     def write(self, cell: Cell, contents: Any) -> None:
         """Give a cell new contents. Regions remember what it held before; what may be the same memory is lost."""
         if cell in self.outside:
-            raise CaptureError(f"the array `{self.outside[cell]}` is changed in place: it exists outside of the function", user_location(),
-                               "take a copy first: x = x.copy()")
+            raise CaptureError(f"the array `{self.outside[cell]}` is changed in place: it exists outside of the function",
+                               user_location(), "take a copy first: x = x.copy()")
         for region in self.regions:
             if cell.born < region.born:
                 region.before.setdefault(cell, cell.contents)
@@ -429,8 +430,10 @@ class Trace:
     def windows(self, array: Tracer, key: Any) -> tuple[Tracer, Any]:
         """An array and a key for `array[key]`, where slices with traced bounds have become index arrays."""
         parts = key if isinstance(key, tuple) else (key,)
-        moving = [k for k, p in enumerate(parts) if isinstance(p, slice) and (isinstance(p.start, Tracer) or isinstance(p.stop, Tracer))]
-        if not moving or any(p is None or p is Ellipsis or isinstance(p, (list, np.ndarray, Tracer)) and np.ndim(p) for p in parts):
+        moving = [k for k, p in enumerate(parts) if isinstance(p, slice)
+                  and (isinstance(p.start, Tracer) or isinstance(p.stop, Tracer))]
+        if not moving or any(p is None or p is Ellipsis or isinstance(p, (list, np.ndarray, Tracer)) and np.ndim(p)
+                             for p in parts):
             return array, key
         rest, cell = list(parts), array.cell
         for k in moving:
@@ -445,8 +448,8 @@ class Trace:
         """Raises for a value of a loop's body or a branch that is used outside of it."""
         region = self.home.get(value) if isinstance(value, Value) else None
         if region is not None and not region.open:
-            raise CaptureError("a value from the body of a traced loop or branch is used outside of it, where it was kept in an object "
-                               "that capture does not follow", user_location(), "assign it to a local variable")
+            raise CaptureError("a value from the body of a traced loop or branch is used outside of it, where it was kept in an "
+                               "object that capture does not follow", user_location(), "assign it to a local variable")
 
     def element_store(self, target: Tracer, key: Any, value: Any) -> None:
         """`target[key] = value`."""
@@ -504,8 +507,9 @@ class Trace:
         if value.ndim:
             fits = value.ndim == target.ndim and all(a == b for a, b in zip(value.shape, target.shape, strict=True))
             if not fits:
-                raise CaptureError("values are stored at a traced mask, and how many entries it selects is not known while the function "
-                                   "is captured", user_location(), "use a[...] = np.where(mask, values, a) with an array of a's shape")
+                raise CaptureError("values are stored at a traced mask, and how many entries it selects is not known while the "
+                                   "function is captured", user_location(),
+                                   "use a[...] = np.where(mask, values, a) with an array of a's shape")
         chosen = self.apply(np.where, (mask, value, target))
         self.element_store(target, Ellipsis, chosen)
 
@@ -591,7 +595,8 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000.0
 
-    def __init__(self, trace: Trace, value: Value | Literal, weak: bool = False, cell: Cell | None = None, path: Path = ()) -> None:
+    def __init__(self, trace: Trace, value: Value | Literal, weak: bool = False, cell: Cell | None = None,
+                 path: Path = ()) -> None:
         self.trace, self.weak, self.path = trace, weak, path
         self.cell = trace.cell(value) if cell is None else cell
         self.seen, self.view = self.cell.contents, value           # the view of the contents that it was computed from
@@ -734,8 +739,8 @@ class Tracer:
     def concrete(self, what: str, do: str) -> CaptureError:
         """The error for an operation that needs the number itself."""
         self.trace.check_open()
-        return CaptureError(f"{what} needs the value of a traced {self.kind()}, which is not known while the function is captured",
-                            user_location(), do)
+        return CaptureError(f"{what} needs the value of a traced {self.kind()}, which is not known while the function is "
+                            "captured", user_location(), do)
 
     def kind(self) -> str:
         """`array float64[n, 3]` or `number`, for messages."""
@@ -787,7 +792,8 @@ class Tracer:
         raise AttributeError(f"{'array' if self.ndim else 'number'} has no attribute {name!r} while it is traced")
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Any:
-        return self.trace.apply(np.reshape, (self, shape[0] if len(shape) == 1 else shape), {} if order == "C" else {"order": order})
+        return self.trace.apply(np.reshape, (self, shape[0] if len(shape) == 1 else shape),
+                                {} if order == "C" else {"order": order})
 
     def transpose(self, *axes: Any) -> Any:
         given = axes[0] if len(axes) == 1 and not isinstance(axes[0], (int, SymInt)) else axes
@@ -822,11 +828,12 @@ class Tracer:
     def replace(self, new: Any) -> Tracer:
         """Give this array new contents (`x += y`), which all views of it see."""
         new = new if isinstance(new, Tracer) else self.trace.apply(np.asarray, (new,))
-        if new.ndim > self.ndim or any(a != b for a, b in zip(self.shape[self.ndim - new.ndim:], new.shape, strict=True) if b != 1):
+        if new.ndim > self.ndim or any(a != b for a, b in zip(self.shape[self.ndim - new.ndim:], new.shape, strict=True)
+                                       if b != 1):
             raise ShapeError(f"an array of shape {self.type} is changed in place by a value of shape {new.type}", user_location())
         if not np.can_cast(new.dtype, self.dtype, "same_kind"):
-            raise CaptureError(f"an array of {self.dtype} cannot hold the {new.dtype} result of an operation in place", user_location(),
-                               "write x = x + y instead of x += y")
+            raise CaptureError(f"an array of {self.dtype} cannot hold the {new.dtype} result of an operation in place",
+                               user_location(), "write x = x + y instead of x += y")
         self.trace.element_store(self, Ellipsis, new)
         return self
 
@@ -854,7 +861,8 @@ class Tracer:
             return add_at(self.trace, ufunc, *inputs)
         out = keywords.pop("out", None)
         if out is not None:
-            return into(self.trace, lambda: self.__array_ufunc__(ufunc, method, *inputs, **keywords), out[0] if len(out) == 1 else out,
+            return into(self.trace,
+                        lambda: self.__array_ufunc__(ufunc, method, *inputs, **keywords), out[0] if len(out) == 1 else out,
                         keywords.pop("where", True))
         if method == "__call__":
             return self.trace.apply(ufunc, inputs, keywords)
@@ -888,8 +896,8 @@ MUTATING = {"partition": "use np.partition(x, k)", "resize": "use np.resize(x, s
 # Functions whose result is a view of their first argument wherever that is possible.
 VIEW_FUNCTIONS: frozenset[Any] = frozenset({
     operator.getitem, np.transpose, np.matrix_transpose, np.swapaxes, np.moveaxis, np.rollaxis, np.reshape, np.ravel, np.squeeze,
-    np.expand_dims, np.asarray, np.asanyarray, np.ascontiguousarray, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.flip, np.flipud,
-    np.fliplr, np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit})
+    np.expand_dims, np.asarray, np.asanyarray, np.ascontiguousarray, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.flip,
+    np.flipud, np.fliplr, np.split, np.array_split, np.hsplit, np.vsplit, np.dsplit})
 
 
 def add_at(trace: Trace, ufunc: np.ufunc, target: Any, key: Any, value: Any = None) -> None:
@@ -904,7 +912,8 @@ def add_at(trace: Trace, ufunc: np.ufunc, target: Any, key: Any, value: Any = No
     place = trace.place(target, key)
     if target.path or len([step for step in place if step.op == "gather"]) != 1:
         if not is_view(place):
-            raise UnsupportedOp(f"numpy.{ufunc.__name__}.at on a view is not supported", user_location(), "index the array itself")
+            raise UnsupportedOp(f"numpy.{ufunc.__name__}.at on a view is not supported", user_location(),
+                                "index the array itself")
         target[key] = ufunc(target[key], value)
         return
     trace.builder.location = user_location()
@@ -936,7 +945,8 @@ def into(trace: Trace, compute: Callable[[], Any], out: Any, where: Any = True) 
     result = compute()
     result = result if isinstance(result, Tracer) else trace.apply(np.asarray, (result,))
     if not np.can_cast(result.dtype, out.dtype, "same_kind"):
-        raise CaptureError(f"an array of {out.dtype} cannot hold a {result.dtype} result", user_location(), "use the function's result")
+        raise CaptureError(f"an array of {out.dtype} cannot hold a {result.dtype} result", user_location(),
+                           "use the function's result")
     trace.element_store(out, Ellipsis, result if where is True else trace.apply(np.where, (where, result, out)))
     return out
 

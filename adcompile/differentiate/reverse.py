@@ -109,7 +109,7 @@ class Reverse:
         if not zeros or not isinstance(zeros[0].operands[0], Literal) or zeros[0].operands[0].value != 0:
             return None
         result: Operand = self.builder.emit("scatter_add", (base, *last.operands[1:]), last.attributes)
-        return result                                       # the other one stays: it may be the cotangent of more than one operand
+        return result  # the other one stays: it may be the cotangent of more than one operand
 
     def run(self) -> Function:
         """Visit all operations and finish the function."""

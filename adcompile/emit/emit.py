@@ -58,7 +58,8 @@ class Printer:
         parts += [support_source(f) for f in support_closure(self.program.support)]
         parts += [self.kernel(), self.entry()]
         text = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
-        text = text.replace(self.docstring() + "\n\n\n", self.docstring() + "\n\n").replace("import numpy as np\n\n\n", "import numpy as np\n\n")
+        text = text.replace(self.docstring() + "\n\n\n",
+                            self.docstring() + "\n\n").replace("import numpy as np\n\n\n", "import numpy as np\n\n")
         if "math." not in text.split("import math", 1)[1]:
             text = text.replace("import math\n\n", "", 1)
         return text
@@ -69,7 +70,8 @@ class Printer:
         width = max([len(name) for name, _ in program.parameters], default=0)
         lines += [f"    {name:{width}}  {self.type_text(type)}" for name, type in program.parameters]
         if program.function.guards:
-            lines += ["", "assumes " + ", ".join(f"{self.dim(g.left)} {g.relation} {self.dim(g.right)}" for g in program.function.guards)]
+            lines += ["", "assumes "
+                      + ", ".join(f"{self.dim(g.left)} {g.relation} {self.dim(g.right)}" for g in program.function.guards)]
         return "\n".join([*lines, '"""'])
 
     def settings(self) -> str:
@@ -90,7 +92,8 @@ class Printer:
     def kernel(self) -> str:
         program = self.program
         arguments = ", ".join(name for name, _ in (*program.parameters, *program.gradients))
-        lines = ["@nb.njit(fastmath=FASTMATH, error_model=\"numpy\", nogil=True)", f"def {program.interface.kernel}({arguments}):"]
+        lines = ["@nb.njit(fastmath=FASTMATH, error_model=\"numpy\", nogil=True)",
+                 f"def {program.interface.kernel}({arguments}):"]
         body = [*self.size_reads()]
         rest = program.body
         while rest and isinstance(rest[0], If) and isinstance(rest[0].body[0], Raise):
@@ -113,14 +116,15 @@ class Printer:
             own: dict[int, str] = {size.axis: self.symbols[s] for s, size in self.program.function.sizes.items()
                    if size.parameter == k and size.axis is not None and s in used}
             if own and len(own) == len(type.dims):
-                yield f"{', '.join(own[a] for a in range(len(own)))}{',' * (len(own) == 1)} = {name}.shape".replace(", = ", " = ") \
-                    if len(own) > 1 else f"{own[0]} = {name}.shape[0]"
+                lengths = ", ".join(own[axis] for axis in range(len(own)))
+                yield f"{lengths} = {name}.shape" if len(own) > 1 else f"{lengths} = {name}.shape[0]"
             else:
                 for axis, size_name in sorted(own.items()):
                     yield f"{size_name} = {name}.shape[{axis}]"
 
     def used_symbols(self) -> set[str]:
-        dims = [x.dim for s in walk(self.program.body) for e in own_expressions(s) for x in subexpressions(e) if isinstance(x, SizeOf)]
+        dims = [x.dim for s in walk(self.program.body) for e in own_expressions(s) for x in subexpressions(e)
+                if isinstance(x, SizeOf)]
         dims += [x.dim for e in self.program.returns for x in subexpressions(e) if isinstance(x, SizeOf)]
         dims += [d for b in self.program.buffers for d in b.type.dims]
         return {symbol for d in dims for symbol in d.symbols}
@@ -133,7 +137,8 @@ class Printer:
         parameters = program.interface.gradients
         for (name, type), k in zip(program.gradients, parameters, strict=True):
             source = program.parameters[k][0]
-            lines.append(f"    {name} = np.empty_like({source})" if type.dims else f"    {name} = np.empty((), dtype=np.{type.dtype.numpy.name})")
+            lines.append(f"    {name} = np.empty_like({source})" if type.dims
+                         else f"    {name} = np.empty((), dtype=np.{type.dtype.numpy.name})")
         call = f"{program.interface.kernel}({', '.join(n for n, _ in (*program.parameters, *program.gradients))})"
         results = [name if type.dims else f"{name}[()]" for name, type in program.gradients]
         if len(program.returns) == 1:
@@ -222,7 +227,8 @@ class Printer:
         if isinstance(e, Var):
             return e.name
         if isinstance(e, SizeOf):
-            return f"({self.dim(e.dim)})" if len(e.dim.terms) != 1 or not (e.dim.bare_symbol or e.dim.constant is not None) else self.dim(e.dim)
+            plain = len(e.dim.terms) == 1 and (e.dim.bare_symbol or e.dim.constant is not None)
+            return self.dim(e.dim) if plain else f"({self.dim(e.dim)})"
         if isinstance(e, Number):
             return typed_number(e)
         if isinstance(e, Load):

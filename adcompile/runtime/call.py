@@ -65,7 +65,8 @@ class CallWriter:
             if kind == "len":
                 text = f"{self.constant(len)}({text})"
             else:
-                text += {"item": f"[{self.constant(key)}]" if kind == "item" else "", "attr": f".{key}", "cell": ".cell_contents"}[kind]
+                text += {"item": f"[{self.constant(key)}]" if kind == "item" else "", "attr": f".{key}",
+                         "cell": ".cell_contents"}[kind]
         return text
 
     def conditions(self, text: str, tree: Tree) -> list[str]:
@@ -210,7 +211,7 @@ class CallWriter:
         return function
 
 
-def mapping_like(kind: type, items: dict[Any, Any]) -> Any:
+def mapping_like(kind: Any, items: dict[Any, Any]) -> Any:
     """A dict of a subclass whose constructor may want something else than the items (a defaultdict wants its default)."""
     made = kind.__new__(kind)
     made.update(items)
@@ -219,7 +220,7 @@ def mapping_like(kind: type, items: dict[Any, Any]) -> Any:
 
 def record_like(kind: type, /, **fields: Any) -> Any:
     """A dataclass instance with these fields, where its constructor does not take all of them."""
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
     return made

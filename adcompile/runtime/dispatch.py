@@ -88,12 +88,13 @@ class Specialisation:
         kernel = LazyKernel(self.module)
         text = self.writer.write(self.function.name, self.primal, self.classes())
         fast = self.writer.make(self.function.name, text, self.module.entry, kernel, slow)
-        kernel.namespace = fast.__globals__         # type: ignore[attr-defined]
+        kernel.namespace = fast.__globals__
         return fast
 
     def make_rebuild(self) -> Callable[[tuple], Any]:
         """Puts the call's result together from the kernel's flat results."""
-        text = f"def rebuild({self.writer.prefix}flat):\n    return {self.writer.result(self.writer.prefix + 'flat', self.primal)}\n"
+        flat = f"{self.writer.prefix}flat"
+        text = f"def rebuild({flat}):\n    return {self.writer.result(flat, self.primal)}\n"
         return self.writer.make("rebuild", text, None, None, tuple)
 
     def classes(self) -> dict[int, type]:
