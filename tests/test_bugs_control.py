@@ -49,3 +49,11 @@ def test_a_state_whose_length_is_found_out_in_the_loop_is_carried(rng: np.random
     p, start = np.array([0.55, 0.028, 0.84, 0.026]), np.array([30.0, 4.0])
     source = check(loss, *((p, rng.uniform(1, 20, (n, 2)), start) for n in (21, 30))).source
     assert source.count("\n    for ") == 2 and "        for " not in source
+
+
+def test_lists_that_loops_filled_within_lists_become_an_array(rng: np.random.Generator) -> None:
+    def f(x):
+        rows = [[x[i, j] * (i + j) for j in range(x.shape[1])] for i in range(3)]
+        return np.sum(np.array(rows) ** 2)
+
+    check(f, (rng.normal(size=(3, 4)),), (rng.normal(size=(3, 6)),))
