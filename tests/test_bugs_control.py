@@ -57,3 +57,15 @@ def test_lists_that_loops_filled_within_lists_become_an_array(rng: np.random.Gen
         return np.sum(np.array(rows) ** 2)
 
     check(f, (rng.normal(size=(3, 4)),), (rng.normal(size=(3, 6)),))
+
+
+def test_assignment_expressions_in_conditions(rng: np.random.Generator) -> None:
+    def f(x):
+        s, i = 0.0, 0
+        while (v := x[i]) < 1.5 and i < len(x) - 1:
+            if (w := v * v) > 0.5 and w < 2:
+                s += w
+            i += 1
+        return s + i + v
+
+    check(f, (rng.normal(size=12),), (rng.normal(size=15),))

@@ -72,6 +72,12 @@ def has_walrus(node: ast.AST) -> bool:
     return any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))
 
 
+def tested_in_body(statement: ast.While) -> ast.While:
+    """`while True: if not test: break ...`: the names that the condition assigns are the body's then."""
+    leaving = ast.If(ast.UnaryOp(ast.Not(), statement.test), [ast.Break()], [])
+    return ast.While(ast.Constant(True), [ast.copy_location(leaving, statement.test), *statement.body], [])
+
+
 class Lowering(Rewriter):
     """The whole rewriting of one function."""
 
@@ -185,6 +191,8 @@ class Lowering(Rewriter):
     def steer(self, statement: Steering, following: list[ast.stmt]) -> tuple[list[ast.stmt], ast.expr]:
         """The local functions of an `if`, `for` or `while`, and the call of the hook that runs them."""
         place = statement
+        if isinstance(statement, ast.While) and has_walrus(statement.test) and not statement.orelse:
+            statement = self.at(tested_in_body(statement), place)
         if isinstance(statement, ast.If):
             test = self.visit(statement.test)
             first, body = self.block(statement.body, place)
@@ -258,20 +266,20 @@ class Lowering(Rewriter):
         return made
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
-        if self.plain or has_walrus(node):
+        if self.plain or has_walrus(node.body) or has_walrus(node.orelse):
             return super().visit_IfExp(node)
         test, body, orelse = self.visit(node.test), self.visit(node.body), self.visit(node.orelse)
         return self.hook("choose", test, self.thunk(body), self.thunk(orelse), at=node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        if self.plain or has_walrus(node):
+        if self.plain or any(map(has_walrus, node.values[1:])):     # the first operand is evaluated where it stands
             return super().visit_BoolOp(node)
         word = "and" if isinstance(node.op, ast.And) else "or"
         first, *others = [self.visit(v) for v in node.values]
         return self.hook("combine", text(word), first, *map(self.thunk, others), at=node)
 
     def visit_Compare(self, node: ast.Compare) -> Any:
-        if self.plain or has_walrus(node) or len(node.ops) == 1:
+        if self.plain or any(map(has_walrus, node.comparators)) or len(node.ops) == 1:
             return super().visit_Compare(node)
         operands = [self.visit(c) for c in node.comparators]
         names = ast.Tuple([text(type(op).__name__) for op in node.ops], ast.Load())
