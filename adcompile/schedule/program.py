@@ -53,6 +53,7 @@ from .lower import Definition, Lowering, Statement, start_of
 from .names import INSTANCE, LOOP_NAMES, SIZE_NAMES, Names, is_unnamed
 from .nest import Leaf, Loop, Nest, Node, leaves
 from .polish import polish
+from .rename import NUMBER
 
 FEW_LETTERS = 3             # loops of other lengths share names from here on
 
@@ -190,7 +191,7 @@ class Writer:
         self.gradients = tuple(
             (self.names.fresh(f"{parameters[k].name}_bar"), parameters[k].type) for k in self.interface.gradients
         )
-        used = {v.name for v in all_values(self.function)}
+        used = {w for v in all_values(self.function) for w in (v.name, NUMBER.sub("", v.name))}
         self.sizes: dict[str, str] = {}
         wishes = [s for s in SIZE_NAMES if s not in used]
         for symbol in self.size_symbols():
@@ -204,8 +205,12 @@ class Writer:
         self.outer_names = set(self.names.taken)
 
     def size_symbols(self) -> list[str]:
-        """All size symbols; that of the outermost loop first, so that it gets the first name."""
+        """All size symbols; that of the outermost loop first, so that it gets the first name. Where the loops are serial,
+        those of the first array of the highest rank."""
         first = [s for node in self.nodes if isinstance(node, Loop) for s in sorted(node.axis.length.symbols)]
+        if any(isinstance(node, Leaf) and node.statement.control is not None for node in self.nodes):
+            largest = max(self.function.params, key=lambda v: v.type.rank, default=None)
+            first = [d.bare_symbol for d in largest.type.dims if d.bare_symbol] + first if largest is not None else first
         return list(dict.fromkeys([s for s in first if s in self.function.sizes] + list(self.function.sizes)))
 
     def name_loops(self, nodes: list[Node]) -> None:

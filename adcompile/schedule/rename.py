@@ -10,7 +10,28 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..ir.loops import Accumulate, Alloc, Assign, Expr, Fill, For, If, Load, Rename, Statement, Store, Var, While, bodies, walk
+from ..ir.loops import (
+    Accumulate,
+    Alloc,
+    Apply,
+    Assign,
+    Expr,
+    Fill,
+    For,
+    If,
+    Load,
+    Number,
+    Rename,
+    SizeOf,
+    Statement,
+    Store,
+    Var,
+    While,
+    bodies,
+    subexpressions,
+    walk,
+)
+from ..ir.types import DType
 from .liveness import needed_apart
 from .names import INSTANCE, LOOP_NAMES, is_unnamed
 from .rewriting import map_expr, map_statement, rebuild
@@ -31,10 +52,19 @@ class Renamer:
         self.locals = list(dict.fromkeys(s.index if isinstance(s, For) else s.name
                                          for s in walk(self.body) if isinstance(s, (For, Assign))))
         self.indices = {s.index for s in walk(self.body) if isinstance(s, For)}
+        self.whole = self.whole_numbers()
         self.taken = taken - {*self.locals} - parameters
         self.new: dict[str, str] = {}
         self.sharing: dict[str, list[str]] = {name: [name] for name in parameters}
         self.latest: dict[str, str] = {}                # what a value's local is called where it was set last
+
+    def whole_numbers(self) -> set[str]:
+        """Indices of loops, and what is computed from nothing else: names are not shared by numbers of different types."""
+        found = set(self.indices)
+        for s in walk(self.body):
+            if isinstance(s, Assign) and all(is_whole(x, found) for x in subexpressions(s.expr)):
+                found.add(s.name)
+        return found
 
     def run(self, arrays: Sequence[str]) -> dict[str, str]:
         """Old names to new ones. `arrays`: those that may be renamed."""
@@ -61,7 +91,7 @@ class Renamer:
         others = self.sharing.get(wish, [])
         if wish in self.taken or others and is_unnamed(name) and name not in self.indices:
             return False
-        return not any(other in self.apart[name] for other in others)
+        return not any(other in self.apart[name] or (other in self.whole) != (name in self.whole) for other in others)
 
     def wishes(self, name: str) -> Iterator[str]:
         """Names in the order in which they would suit."""
@@ -70,7 +100,7 @@ class Renamer:
             named = [other for other in self.apart[name] if other not in self.indices and not is_unnamed(other)]
             if all(self.stem(other) != stem for other in named):
                 yield stem
-            yield from LOOP_NAMES
+            yield from (letter for letter in LOOP_NAMES if letter != stem)
         elif is_unnamed(name) and name in self.locals:
             found = ADJOINT.match(name)
             primal = self.latest.get(found[1]) if found else None
@@ -98,6 +128,13 @@ class Renamer:
                 break
             name = name[:last.start()] + name[last.end():]
         return name
+
+
+def is_whole(e: Expr, known: set[str]) -> bool:
+    """Whether this is a whole number, if what is in it is."""
+    if isinstance(e, Apply):
+        return e.code in ("{0} + {1}", "{0} - {1}", "{0} * {1}")
+    return isinstance(e, SizeOf) or isinstance(e, Var) and e.name in known or isinstance(e, Number) and e.dtype is DType.i64
 
 
 def source_of(s: Statement) -> str:
