@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+import scipy.special
 from conftest import assert_close, assert_same
 from corpus import CORPUS
 
@@ -690,6 +691,10 @@ def unknown_function(x: Any) -> Any:
     return np.linalg.eig(x)
 
 
+def similar_function(x: Any) -> Any:
+    return scipy.special.erfcinv(x)
+
+
 def unknown_method(x: Any) -> Any:
     np.multiply.at(x, [0], 1.0)
     return x
@@ -697,7 +702,9 @@ def unknown_method(x: Any) -> Any:
 
 def test_unsupported_functions_are_named() -> None:
     message = refuse(UnsupportedOp, unknown_function, np.eye(2), match=r"numpy\.linalg\.eig", at="np.linalg.eig(x)")
-    assert "nearest supported function" in message
+    assert "nearest" not in message
+    message = refuse(UnsupportedOp, similar_function, X3, match="erfcinv", at="scipy.special.erfcinv(x)")
+    assert "the nearest supported function is" in message
     refuse(UnsupportedOp, unknown_method, X3, match="multiply")
 
 

@@ -24,8 +24,8 @@ from adcompile.ir.loops import For, Interface, Program, walk
 from adcompile.ir.types import DType
 from adcompile.schedule.schedule import schedule
 
-RANDOM = int(os.environ.get("ADCOMPILE_RANDOM", "60"))
-COMPILED = 6                        # so many of the random graphs are compiled by numba as well
+RANDOM = int(os.environ.get("ADCOMPILE_RANDOM", "40"))
+COMPILED = 3                        # so many of the random graphs are compiled by numba as well
 PLAIN = "class nb:\n    njit = staticmethod(lambda **options: lambda function: function)\n"
 
 

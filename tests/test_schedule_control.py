@@ -22,7 +22,7 @@ from adcompile.ir.verifier import verify
 from adcompile.optimize.unpack import unpack
 
 I64 = DType.i64
-COMPILED = 4
+COMPILED = 2
 
 
 def integer(k: int) -> Literal:

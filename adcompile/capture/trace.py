@@ -193,9 +193,9 @@ class Trace:
         if not contains(arguments, Tracer) and not contains(keywords, Tracer):
             return function(*self.pinned(arguments), **self.pinned(keywords))
         name = function_name(function)
-        known = {function_name(f): f for f in LIBRARY}
-        close = difflib.get_close_matches(name, known, 1, 0.5)
-        hint = f"the nearest supported function is {close[0]}; " if close else ""
+        known = {function_name(f).rpartition(".")[2]: function_name(f) for f in LIBRARY}
+        close = difflib.get_close_matches(name.rpartition(".")[2], known, 1, 0.7)
+        hint = f"the nearest supported function is {known[close[0]]}; " if close else ""
         raise UnsupportedOp(f"{name} is not supported on traced values", location,
                             f"{hint}write it with supported functions, or call it outside of the function and pass its result in")
 
