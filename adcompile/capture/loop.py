@@ -514,13 +514,14 @@ class Loop:
         put: dict[Entry, Any] = dict(self.conflicts)
         older = self.births
         shared: dict[Cell, list[Cell]] = {}
+        joined: list[tuple[Cell, Cell]] = []
         for entry, carried in self.entries.items():
             tracers = [Tracer(self.trace, next(left), t.weak) for t in carried.types]
             befores = [] if carried.late else self.leaves_before(entry)
             for tracer, *sources in zip(tracers, *(s for s in (befores, carried.sources) if len(s) == len(tracers)), strict=True):
                 for leaf in sources:
                     if isinstance(leaf, Tracer) and tracer.ndim:
-                        tracer.cell.relate_older(leaf.cell, older)
+                        joined.append((tracer.cell, leaf.cell))
                         shared.setdefault(leaf.cell, []).append(tracer.cell)
                 if self.snapshot.is_variable(entry) and isinstance(tracer.value, Value):
                     self.trace.names.setdefault(tracer.value, self.snapshot.text(entry))
@@ -544,6 +545,8 @@ class Loop:
             self.trace.write(cell, result)
         for cell, lost in self.lost.items():
             self.trace.write(cell, lost)
+        for a, b in joined:                                 # after the writes, which have happened before
+            a.relate_older(b, older)
 
     # ------------------------------------------------------------------------------------------------ `for`
     def run_for(self, staged: Staged, limits: tuple[Any, Any] | None, body: Callable[[Any], Any]) -> Flow | None:
