@@ -121,8 +121,9 @@ def test_index_arrays_of_every_integer_dtype(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32"])
 def test_powers_of_narrow_integers_wrap_around(dtype: str) -> None:
     x = np.array([100, 120, 3]).astype(dtype)
-    for f in (lambda x: x ** 2, lambda x: x ** 3, np.square):
-        assert_same(compile_value(f)(x), f(x))
+    with np.errstate(over="ignore"):                        # without the JIT, NumPy warns of scalars that wrap around
+        for f in (lambda x: x ** 2, lambda x: x ** 3, np.square):
+            assert_same(compile_value(f)(x), f(x))
 
 
 @dataclasses.dataclass
