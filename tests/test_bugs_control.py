@@ -69,3 +69,34 @@ def test_assignment_expressions_in_conditions(rng: np.random.Generator) -> None:
         return s + i + v
 
     check(f, (rng.normal(size=12),), (rng.normal(size=15),))
+
+
+def test_arrays_that_change_places_are_one_loop(rng: np.random.Generator) -> None:
+    def swapped(x, n):
+        a, b = x.copy(), np.zeros_like(x)
+        for _ in range(n):
+            for i in range(1, len(x) - 1):
+                b[i] = 0.5 * (a[i - 1] + a[i + 1])
+            a, b = b, a
+        return np.sum(a * a)
+
+    def views(x, n):
+        both = np.zeros((2, len(x)))
+        both[0] = x
+        now, then = both[0], both[1]
+        for _ in range(n):
+            then[1:-1] = 0.3 * (now[:-2] + now[1:-1] + now[2:])
+            now, then = then, now
+        return np.sum(now**2)
+
+    def three(x, n):
+        a, b, c = x.copy(), x**2, np.zeros_like(x)
+        for k in range(n):
+            a, b, c = b, c, a
+            a[k % 3] += b[0]
+            c[0] = b[1] * 0.3
+        return np.sum(a + 2 * b + 3 * c)
+
+    for f in (swapped, views, three):
+        compiled = check(f, (rng.normal(size=8), 20), (rng.normal(size=11), 31))
+        assert len(compiled.specialisations) == 1 and len(compiled.source.splitlines()) < 100

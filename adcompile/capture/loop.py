@@ -86,6 +86,7 @@ class Loop:
         self.broke = self.returned = False  # whether `break` or `return` happen in it
         self.value: tuple[Spec, list[LeafType]] | None = None
         self.needs_turn: list[str] = []  # variables that are right only if there is a turn
+        self.births = trace.birth()  # what is younger was made in the loop, in this pass or in one that is undone
         self.location = user_location()
         self.recall(site)
 
@@ -98,30 +99,45 @@ class Loop:
             return
         states["count"] += 1
         self.key = (site, states["count"])
-        known: dict[str, Carried] = states.get(self.key, {})
+        known, cells = states.get(self.key, ({}, ()))
+        del cells
         for place, values in enumerate(self.snapshot.before):
-            for key, before in values.items():
-                found = known.get(self.snapshot.text((place, key)))
-                if found is None or found.late or isinstance(before, PLACEHOLDERS):
-                    continue
-                leaves: list[Any] = []
-                spec = flatten(before, leaves)
-                if same_structure(spec, found.spec):
-                    joined = [join(self.trace, leaf_type(self.trace, x), t) for x, t in zip(leaves, found.types, strict=True)]
-                    if None not in joined:
-                        self.entries[place, key] = Carried(spec, [t for t in joined if t is not None], False)
+            for key in values or self.snapshot.slots[place].variable:
+                found = known.get((place, self.snapshot.text((place, key))))
+                if found is not None:
+                    self.recall_entry((place, key), values.get(key, MISSING), found)
+
+    def recall_entry(self, entry: Entry, before: Any, found: Carried | Undefined) -> None:
+        """What an earlier pass found out about one variable, where that fits what it is before the loop now."""
+        if before is MISSING or isinstance(before, PLACEHOLDERS):
+            if isinstance(found, Undefined):
+                self.conflicts[entry] = found
+            elif found.late:
+                self.entries[entry] = Carried(found.spec, list(found.types), True)
+            return
+        leaves: list[Any] = []
+        spec = flatten(before, leaves)
+        if isinstance(found, Undefined) or found.late or not same_structure(spec, found.spec):
+            return
+        joined = [join(self.trace, leaf_type(self.trace, x), t) for x, t in zip(leaves, found.types, strict=True)]
+        if None not in joined:
+            self.entries[entry] = Carried(spec, [t for t in joined if t is not None], False)
 
     def remember(self) -> None:
         """Keep what is carried for the next pass of the loop around this one."""
         if self.key is not None and self.trace.states is not None:
-            self.trace.states[self.key] = {self.snapshot.text(entry): carried for entry, carried in self.entries.items()}
+            oldest = self.trace.regions[0].born         # younger arrays are other ones in the next pass
+            found = {**self.entries, **self.conflicts}
+            cells = [cell for cell in self.cells if cell.born < oldest]
+            self.trace.states[self.key] = {(e[0], self.snapshot.text(e)): x for e, x in found.items()}, cells
 
     # ------------------------------------------------------------------------------------------------ passes
     def settle(
         self, start: Callable[[Any], list[Value]], turn: Callable[[list[Value]], Flow | None]
     ) -> tuple[Any, list[Value], Flow | None]:
         """Trace the body until nothing else changes. Returns its region, its index, and how a turn ends."""
-        outer, inner = self.trace.states, {"count": 0}
+        outer: Any = self.trace.states
+        inner: dict[Any, Any] = {"count": 0} if outer is None else outer.setdefault((self.key, "inside"), {"count": 0})
         try:
             self.trace.states = inner
             for _ in range(MOST_PASSES):
@@ -178,7 +194,7 @@ class Loop:
             made[entry] = [t for t in tracers if t.ndim]
             for tracer, leaf in zip(tracers, self.leaves_before(entry), strict=True):
                 if tracer.ndim and isinstance(leaf, Tracer):
-                    tracer.cell.relate_older(leaf.cell, region.born)
+                    tracer.cell.relate_older(leaf.cell, self.births)
             for cell in self.older.get(entry, ()):
                 for tracer in made[entry]:
                     tracer.cell.relate(cell)
@@ -359,11 +375,10 @@ class Loop:
         groups = {frozenset(group) for group in owners.values() if len(group) > 1}
         new = bool(groups - self.aliases)
         self.aliases |= groups
-        born = self.trace.regions[-1].born
         for entry, carried in self.entries.items():
             known = self.older.setdefault(entry, set())
             cells = {cell for leaf in carried.sources if isinstance(leaf, Tracer) and leaf.ndim
-                     for cell in (leaf.cell, *leaf.cell.relatives) if cell.born < born}
+                     for cell in (leaf.cell, *leaf.cell.relatives) if cell.born < self.births}
             new = new or not cells <= known
             known |= cells
         return new
@@ -572,7 +587,6 @@ class Loop:
         region, index, flow = self.settle(start, turn)
         trace.names.setdefault(index[0], "i")
         self.remember()
-        self.births = region.born
         trace.builder.location = self.location
         if not (self.broke or self.returned):
             block = region.block(tuple(self.yields()))
@@ -601,7 +615,6 @@ class Loop:
 
         region, _, flow = self.settle(start, lambda index: body())
         self.remember()
-        self.births = region.born
         endless = not test.__code__.co_freevars and not test.__code__.co_names  # `while True`
 
         def check(name: str) -> None:
