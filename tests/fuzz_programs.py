@@ -462,7 +462,10 @@ def check_function(
     compiled: bool = False,
 ) -> str:
     """The same for any function of these arguments. `others`: arguments for which only values are compared."""
-    value = plain(function, tuple(args.values()))
+    try:
+        value = plain(function, tuple(args.values()))
+    except (IndexError, UnboundLocalError):
+        return "not valid Python"
     if not np.isfinite(value) or abs(value) > 1e6:
         return "not finite"
     try:
@@ -471,10 +474,11 @@ def check_function(
     except AdcompileError as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
     runs = [module(stages.stage("source"), captured.function.name, jit) for jit in (False, True)[: 1 + compiled]]
+    final = stages.stage("passes")
     gradients = [
-        compare_values(function, captured, stages.stage("passes"), runs, tuple(each.values()))
+        compare_values(function, captured, final, runs, tuple(each.values()))
         for each in (args, *others)
-        if holds(captured, *each.values())
+        if holds(captured, *each.values()) and holds(replace(captured, function=final), *each.values())
     ]
     return compare_gradients(function, args, wrt, gradients[0])
 
