@@ -99,45 +99,30 @@ class Loop:
             return
         states["count"] += 1
         self.key = (site, states["count"])
-        known, cells = states.get(self.key, ({}, ()))
-        del cells
+        known: dict[str, Carried] = states.get(self.key, {})
         for place, values in enumerate(self.snapshot.before):
-            for key in values or self.snapshot.slots[place].variable:
-                found = known.get((place, self.snapshot.text((place, key))))
-                if found is not None:
-                    self.recall_entry((place, key), values.get(key, MISSING), found)
-
-    def recall_entry(self, entry: Entry, before: Any, found: Carried | Undefined) -> None:
-        """What an earlier pass found out about one variable, where that fits what it is before the loop now."""
-        if before is MISSING or isinstance(before, PLACEHOLDERS):
-            if isinstance(found, Undefined):
-                self.conflicts[entry] = found
-            elif found.late:
-                self.entries[entry] = Carried(found.spec, list(found.types), True)
-            return
-        leaves: list[Any] = []
-        spec = flatten(before, leaves)
-        if isinstance(found, Undefined) or found.late or not same_structure(spec, found.spec):
-            return
-        joined = [join(self.trace, leaf_type(self.trace, x), t) for x, t in zip(leaves, found.types, strict=True)]
-        if None not in joined:
-            self.entries[entry] = Carried(spec, [t for t in joined if t is not None], False)
+            for key, before in values.items():
+                found = known.get(self.snapshot.text((place, key)))
+                if found is None or found.late or isinstance(before, PLACEHOLDERS):
+                    continue
+                leaves: list[Any] = []
+                spec = flatten(before, leaves)
+                if same_structure(spec, found.spec):
+                    joined = [join(self.trace, leaf_type(self.trace, x), t) for x, t in zip(leaves, found.types, strict=True)]
+                    if None not in joined:
+                        self.entries[place, key] = Carried(spec, [t for t in joined if t is not None], False)
 
     def remember(self) -> None:
         """Keep what is carried for the next pass of the loop around this one."""
         if self.key is not None and self.trace.states is not None:
-            oldest = self.trace.regions[0].born         # younger arrays are other ones in the next pass
-            found = {**self.entries, **self.conflicts}
-            cells = [cell for cell in self.cells if cell.born < oldest]
-            self.trace.states[self.key] = {(e[0], self.snapshot.text(e)): x for e, x in found.items()}, cells
+            self.trace.states[self.key] = {self.snapshot.text(entry): carried for entry, carried in self.entries.items()}
 
     # ------------------------------------------------------------------------------------------------ passes
     def settle(
         self, start: Callable[[Any], list[Value]], turn: Callable[[list[Value]], Flow | None]
     ) -> tuple[Any, list[Value], Flow | None]:
         """Trace the body until nothing else changes. Returns its region, its index, and how a turn ends."""
-        outer: Any = self.trace.states
-        inner: dict[Any, Any] = {"count": 0} if outer is None else outer.setdefault((self.key, "inside"), {"count": 0})
+        outer, inner = self.trace.states, {"count": 0}
         try:
             self.trace.states = inner
             for _ in range(MOST_PASSES):

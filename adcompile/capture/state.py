@@ -192,11 +192,6 @@ class Slot:
     def __init__(self, owner: Any, name: str) -> None:
         self.owner, self.name = owner, name
 
-    @property
-    def variable(self) -> tuple[str, ...]:
-        """The only key of a variable, which may have no value; empty for other places."""
-        return (self.name,) if isinstance(self.owner, types.CellType) else ()
-
     def read(self) -> dict[Any, Any]:
         """The values now."""
         owner = self.owner
