@@ -30,12 +30,12 @@ from .ir.core import Function
 from .ir.loops import Interface, Program
 from .ir.signature import Signature, leaves
 from .ir.verifier import verify
-from .optimize.raise_loops import raise_loops
 from .optimize.cse import cse
 from .optimize.dce import dce
 from .optimize.hoist import hoist
 from .optimize.kinks import erase_kinks
 from .optimize.marks import erase_marks
+from .optimize.raise_loops import raise_loops
 from .optimize.shift import detach_shifts
 from .optimize.simplify import simplify
 from .optimize.unpack import unpack
@@ -217,7 +217,7 @@ class Compiled:
 
 
 def compile_function(captured: Any, options: Options, *, until: str | None = None, capture_seconds: float = 0.0) -> Compiled:
-    """Run the passes over a captured function (an object with `.function`, `.signature` and `.hints`), up to the one named `until`."""
+    """Run the passes over a captured function (it has `.function`, `.signature` and `.hints`), up to the one named `until`."""
     value: Any = captured.function
     stages = [Stage("capture", "capture", value, capture_seconds)]
     verifying = os.environ.get("ADCOMPILE_VERIFY") == "1"

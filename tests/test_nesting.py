@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import assert_close
-from test_cases import CASES
 from test_capture import line_of
+from test_cases import CASES
 
 import adcompile as ad
 from adcompile.errors import AdcompileError, CaptureError, DifferentiationError, ShapeError
@@ -46,7 +46,7 @@ def test_inside() -> None:
         return value + np.sum(slope)
 
     assert_close(ad.compile_value(f)(X), np.sum(np.sin(2 * X) * X) + np.sum(np.cos(2 * X) * X))
-    total, slopes = ad.compile_grad(f)(X)
+    _, slopes = ad.compile_grad(f)(X)
     assert_close(slopes, np.sin(2 * X) + 2 * X * np.cos(2 * X) + np.cos(2 * X) - 2 * X * np.sin(2 * X))
 
 
@@ -68,7 +68,8 @@ def test_higher_orders(order: int, wanted: float) -> None:
 @pytest.mark.parametrize("case", [c for c in CASES.CASES if c["hess"] is not None], ids=lambda c: c["id"])
 def test_second_derivatives(case: dict[str, Any]) -> None:
     found = hessian(case["fn"], *case["args"])
-    assert CASES.close(found, case["hess"], max(case["tol"], 1e-9), case["atol"] or 1e-12), f"{found!r}, expected {case['hess']!r}"
+    assert CASES.close(found, case["hess"], max(case["tol"], 1e-9),
+                       case["atol"] or 1e-12), f"{found!r}, expected {case['hess']!r}"
 
 
 # ------------------------------------------------------------------------------------------------------ loops, branches, stores
@@ -164,7 +165,7 @@ def test_two_loops_that_compute_sizes() -> None:
     assert_close(ad.grad(both)(1.2), slope(lambda x: g(x) + 2.0 * g(x + 0.5), 1.2), rtol=1e-6)
 
 
-# ------------------------------------------------------------------------------------------------------ compiled functions, arguments
+# -------------------------------------------------------------------------------------------------- compiled functions, arguments
 def test_compiled_functions_are_called() -> None:
     f = ad.compile_grad(lambda x: np.sum(x**3))
     assert_close(ad.compile_value(lambda x: f(x)[1] * 2.0)(X), 6.0 * X**2)
@@ -198,7 +199,8 @@ def test_methods() -> None:
 
 def test_structures_and_aux() -> None:
     def f(x: Any) -> Any:
-        (value, first), g = ad.value_and_grad(lambda p: (np.sum(p["a"] * p["b"]), p["a"][0]), has_aux=True)({"a": x, "b": 2.0 * x})
+        (value,
+         first), g = ad.value_and_grad(lambda p: (np.sum(p["a"] * p["b"]), p["a"][0]), has_aux=True)({"a": x, "b": 2.0 * x})
         return np.sum(g["a"]) * value + first
 
     assert_close(ad.compile_value(f)(X), np.sum(2 * X) * np.sum(2 * X * X) + X[0])

@@ -1,4 +1,4 @@
-"""Gradients inside traced code: `ad.grad(f)(x)`, `ad.value_and_grad(f)(x)`, and functions of `compile_grad` that a traced function calls.
+"""Gradients inside traced code: `ad.grad(f)(x)`, `ad.value_and_grad(f)(x)`, and `compile_grad` functions it calls.
 
 The inner function is traced on new values in the place of the arguments that it is differentiated in, as a graph of its own
 that reads the values around it. The adjoint is appended to that graph at once, and the whole becomes part of the traced code,
@@ -116,7 +116,8 @@ class Nested:
             if not found.type.dims and found.type.dtype.is_integer and isinstance(leaf, (int, SymInt)):
                 found = LeafType(Type(DType.f64), True)
             if not (found.type.dtype.is_float or found.type.dtype.is_complex):
-                raise DifferentiationError(f"no derivative with respect to `{text}`: it is made of {found.type.dtype.value}, not of floats",
+                raise DifferentiationError(f"no derivative with respect to `{text}`: it is made of {found.type.dtype.value}, "
+                                   "not of floats",
                                            self.location, f"pass {text} as floats, or choose another argument with wrt=")
             self.outer.append(leaf_operand(self.trace, leaf, found))
             self.inner.append(Tracer(self.trace, self.trace.builder.value(identifier(place[0]), found.type), found.weak))
@@ -133,13 +134,15 @@ class Nested:
         value = result[0] if self.options.has_aux else result
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Tracer, SymInt, int, float, np.floating)):
             raise DifferentiationError(f"the gradient needs a function that returns one number; `{self.name}` returns "
-                                       f"{value.kind() if isinstance(value, Tracer) else 'a ' + type(value).__name__}", self.location)
+                                       f"{value.kind() if isinstance(value, Tracer) else 'a ' + type(value).__name__}",
+                                       self.location)
         kind = leaf_type(trace, value).type
         if kind.dims:
-            raise ShapeError(f"the gradient needs a function that returns one number; `{self.name}` returns an array {kind}", self.location,
-                             "reduce it, for example with np.sum")
+            raise ShapeError(f"the gradient needs a function that returns one number; `{self.name}` returns an array {kind}",
+                             self.location, "reduce it, for example with np.sum")
         if isinstance(value, Tracer) and not kind.dtype.is_float:
-            raise DifferentiationError(f"the gradient needs a function that returns a real float; `{self.name}` returns {kind.dtype.value}",
+            raise DifferentiationError(f"the gradient needs a function that returns a real float; `{self.name}` returns "
+                                   f"{kind.dtype.value}",
                                        self.location)
         spec = flatten(result, leaves)
         operands, marked = [], []
@@ -155,13 +158,14 @@ class Nested:
         """Append the adjoint to the graph that was traced, and emit the whole where the gradient is taken."""
         trace = self.trace
         if trace.gradient is None:
-            raise CaptureError("a gradient inside of this function", self.location, "compile it with compile_grad or compile_value")
+            raise CaptureError("a gradient inside of this function", self.location,
+                               "compile it with compile_grad or compile_value")
         wrt = [tracer.value for tracer in self.inner]
         body = Block(tuple(wrt), tuple(live_operations(operations, operands)), tuple(operands))         # type: ignore[arg-type]
         known = [Value(symbol, Type(DType.i64)) for symbol in trace.symbols]          # keeps new size symbols apart from these
         params = (*wrt, *free_values(body), *known)
         sizes: dict[str, Size] = dict(trace.inputs.sizes)
-        graph = Function(identifier(self.name), Block(params, body.operations, body.yields), sizes, ())     # type: ignore[arg-type]
+        graph = Function(identifier(self.name), Block(params, body.operations, body.yields), sizes, ())  # type: ignore[arg-type]
         graph = trace.gradient(graph, tuple(range(len(wrt))), self.options.checkpoint, dict(trace.sizes.hints))
         trace.sizes.guards.extend(guard for guard in graph.guards if guard not in trace.sizes.guards)
         trace.symbols.extend(o.attributes["symbol"] for o in walk(graph.body) if o.op == "extent")
