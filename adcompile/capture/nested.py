@@ -117,8 +117,8 @@ class Nested:
                 found = LeafType(Type(DType.f64), True)
             if not (found.type.dtype.is_float or found.type.dtype.is_complex):
                 raise DifferentiationError(f"no derivative with respect to `{text}`: it is made of {found.type.dtype.value}, "
-                                   "not of floats",
-                                           self.location, f"pass {text} as floats, or choose another argument with wrt=")
+                                           "not of floats", self.location,
+                                           f"pass {text} as floats, or choose another argument with wrt=")
             self.outer.append(leaf_operand(self.trace, leaf, found))
             self.inner.append(Tracer(self.trace, self.trace.builder.value(identifier(place[0]), found.type), found.weak))
             self.trace.protect(self.inner[-1], text)
@@ -142,8 +142,7 @@ class Nested:
                              self.location, "reduce it, for example with np.sum")
         if isinstance(value, Tracer) and not kind.dtype.is_float:
             raise DifferentiationError(f"the gradient needs a function that returns a real float; `{self.name}` returns "
-                                   f"{kind.dtype.value}",
-                                       self.location)
+                                       f"{kind.dtype.value}", self.location)
         spec = flatten(result, leaves)
         operands, marked = [], []
         for k, leaf in enumerate(leaves):
