@@ -375,8 +375,12 @@ def larger_than_size(driver: Rewriter, o: Operation) -> Operand | None:
 
 
 def not_negative(driver: Rewriter, dim: Dim) -> bool:
-    """Whether a size is a sum of products of lengths of axes, and of numbers that a guard keeps from being negative."""
+    """Whether a guard keeps a size from being negative, or it is a sum of products of lengths of axes and of such sizes."""
     function = driver.function
+    for g in function.guards:
+        above = (dim - (g.left - g.right)).constant
+        if g.relation == ">=" and above is not None and above >= 0:
+            return True
     counts = {s for s, size in function.sizes.items() if size.axis is not None}
     counts |= {g.left.bare_symbol for g in function.guards if g.relation == ">=" and g.left.bare_symbol
                and g.right.constant is not None and g.right.constant >= 0}

@@ -132,11 +132,22 @@ def fills(lowering: Lowering, op: Operation, result: Value) -> bool:
         return False
     if sum(x is argument for o in region.operations for x in operands_in(o)) + region.yields.count(argument) > 1:
         return False
-    rows = size_of(result.type.dims[0])
+    rows = rows_of(lowering, region, result.type.dims[0])
     users = [o for o in lowering.operations if any(x is result for x in operands_in(o))]
     stored = len(users) == 1 and sets_row(users[0], result) and result not in lowering.results and \
         linear(lowering, region, users[0].operands[1]) == turns
     return rows == turns or stored and rows == plus(turns, {None: 1})
+
+
+def rows_of(lowering: Lowering, body: Block, dim: Dim) -> Linear:
+    """A length as a sum; one that is computed is what it is computed from (and not negative where it matters)."""
+    total: Linear = {}
+    for key, c in size_of(dim).items():
+        made = lowering.extents.get(key[0]) if isinstance(key, tuple) and len(key) == 1 else None
+        maker = lowering.find_maker(made) if made is not None else None
+        known = linear(lowering, body, maker.operands[0]) if maker is not None and maker.op == "extent" else {key: 1}
+        total = plus(total, {k: c * each for k, each in known.items()})
+    return total
 
 
 def sets_row(op: Operation, array: Value) -> bool:
