@@ -4,13 +4,16 @@ and arrays that differ between them."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import re
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from ..errors import CaptureError
-from ..ir.core import Literal, Operand, Value
+from ..errors import AdcompileError, CaptureError
+from ..ir.core import Literal, Location, Operand, Value
 from ..ir.op import literal_like
 from .flow import Flow
 from .state import (
@@ -30,7 +33,7 @@ from .state import (
     same_structure,
 )
 from .storage import Cell, Lost
-from .trace import Trace, Tracer, user_location
+from .trace import NUMPY_FOLDER, PACKAGE, Trace, Tracer, function_of, user_location
 
 
 def condition(trace: Trace, x: Any, construct: str) -> Any:
@@ -47,6 +50,25 @@ def condition(trace: Trace, x: Any, construct: str) -> Any:
     if isinstance(x.value, Literal):
         return bool(x.value.value)
     return x if x.dtype.kind == "b" else trace.operator(np.not_equal, x, 0)
+
+
+@contextmanager
+def refusing_raise() -> Iterator[None]:
+    """A `raise` statement in a branch of a traced condition would be carried out at capture, whatever the condition."""
+    try:
+        yield
+    except AdcompileError:
+        raise
+    except Exception as error:
+        frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+        where = Location(frame.f_code.co_filename, line, function_of(frame))
+        if not re.search(r"\braise\b", where.source) or where.file.startswith((PACKAGE, NUMPY_FOLDER)):
+            raise
+        raise CaptureError(
+            f"`raise` of a {type(error).__name__} depends on a traced condition ({error})",
+            where,
+            "check the arguments before the call",
+        ) from error
 
 
 class Side:
@@ -73,7 +95,8 @@ class Side:
             with self.trace.inside(self.region):
                 for cell, contents in self.cells.items():
                     cell.contents = contents
-                self.flow = block()
+                with refusing_raise():
+                    self.flow = block()
                 self.values = self.snapshot.after()
                 self.cells = {cell: cell.contents for cell in self.region.before}
         finally:
