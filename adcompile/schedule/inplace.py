@@ -165,22 +165,29 @@ def updates(o: Operation) -> list[tuple[Value, Value]]:
     elif o.op == "while":
         pairs = list(zip(o.results, o.operands, strict=True))
     elif o.op == "cond":
-        pairs = [(r, passed_through(o, k)) for k, r in enumerate(o.results)]
+        pairs = list(zip(o.results, passed_through(o), strict=True))
     return [(r, b) for r, b in pairs if isinstance(b, Value)]
 
 
-def passed_through(o: Operation, k: int) -> Value | None:
-    """The value from outside that one branch of a `cond` hands on, itself or updated."""
-    roots = [root_of(region, region.yields[k]) for region in o.regions]
-    plain = [root for region, root in zip(o.regions, roots, strict=True) if region.yields[k] is root and root is not None]
-    updated = [root for root in roots if root is not None]
-    return (plain + updated)[0] if updated else None
+def passed_through(o: Operation) -> list[Value | None]:
+    """Per result, the value from outside that one branch of a `cond` hands on, itself or updated."""
+    by_region = [roots(region) for region in o.regions]
+    found: list[Value | None] = []
+    for k in range(len(o.results)):
+        updated = [(region.yields[k], of[k]) for region, of in zip(o.regions, by_region, strict=True) if of[k] is not None]
+        plain = [root for y, root in updated if y is root]
+        found.append((plain + [root for _, root in updated])[0] if updated else None)
+    return found
 
 
-def root_of(region: Block, y: Operand) -> Value | None:
-    """The value from outside that a yield is, or that it comes from by updates."""
-    maker = {r: (o, b) for o in region.operations for r, b in updates(o)}
+def roots(region: Block) -> list[Value | None]:
+    """Per yield, the value from outside that it is, or that it comes from by updates."""
+    maker = {r: b for o in region.operations for r, b in updates(o)}
     made = {r for o in region.operations for r in o.results}
-    while y in maker:
-        y = maker[y][1]
-    return None if isinstance(y, Literal) or y in made else y
+
+    def root(y: Operand) -> Value | None:
+        while y in maker:
+            y = maker[y]
+        return None if isinstance(y, Literal) or y in made else y
+
+    return [root(y) for y in region.yields]
