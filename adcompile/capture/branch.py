@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import AdcompileError, CaptureError
-from ..ir.core import Literal, Location, Operand, Value
+from ..ir.core import Literal, Location, Value
 from ..ir.op import literal_like
 from .flow import Flow
 from .state import (
@@ -348,8 +348,3 @@ def escaped(trace: Trace, flow: Flow) -> Tracer:
     for flag in flags[1:]:
         result = trace.operator(np.logical_or, result, flag)
     return result  # type: ignore[no-any-return]
-
-
-def operand_of(trace: Trace, x: Any) -> Operand:
-    """A leaf as an operand of its own type."""
-    return leaf_operand(trace, x, leaf_type(trace, x))

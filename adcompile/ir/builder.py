@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -105,10 +105,10 @@ class Builder:
         self.blocks[-1][1].append(operation)
 
     @contextmanager
-    def region(self) -> Iterator[list[Any]]:
-        """Open a region: operations go into it until the `with` ends. Append the yields to the list it gives;
-        after the `with`, the list's only entry is the finished Block."""
-        self.blocks.append(([], []))
+    def region(self, arguments: Sequence[Value] = ()) -> Iterator[list[Any]]:
+        """Open a region with these arguments (`parameter` adds more): operations go into it until the `with` ends. Append
+        the yields to the list it gives; after the `with`, the list's only entry is the finished Block."""
+        self.blocks.append((list(arguments), []))
         out: list[Any] = []
         try:
             yield out

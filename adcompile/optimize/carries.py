@@ -208,8 +208,7 @@ def without_branches(b: Builder, block: Block) -> Block:
     if not any(o.op == "cond" and cost_of(o) <= BRANCH_COST for o in block.operations):
         return block
     values: dict[Value, Operand] = {}
-    with b.region() as out:
-        b.blocks[-1][0].extend(block.arguments)
+    with b.region(block.arguments) as out:
         merge_branches(b, block.operations, values)
         out.extend(values.get(x, x) if isinstance(x, Value) else x for x in block.yields)
     result: Block = out[0]
@@ -247,8 +246,7 @@ def with_plain_accesses(b: Builder, block: Block) -> Block:
     a[i] first."""
     body = Body(block)
     values: dict[Value, Operand] = {}
-    with b.region() as out:
-        b.blocks[-1][0].extend(block.arguments)
+    with b.region(block.arguments) as out:
         for operation in block.operations:
             o = replaced(operation, values)
             b.location = o.location

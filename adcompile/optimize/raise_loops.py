@@ -84,8 +84,7 @@ class Raiser(FoldingBuilder):
     # ------------------------------------------------------------------------------------------------ blocks
     def rewrite_block(self, block: Block) -> Block:
         """A block with its loops raised."""
-        with self.region() as out:
-            self.blocks[-1][0].extend(block.arguments)
+        with self.region(block.arguments) as out:
             for operation in block.operations:
                 self.rewrite(operation)
             out.extend(self.new(x) for x in block.yields)

@@ -254,14 +254,13 @@ class Rewriter(FoldingBuilder):
     def run(self) -> Function:
         """The rewritten function."""
         with self:
-            body = self.rewrite_block(self.function.body, top=True)
+            body = self.rewrite_block(self.function.body)
         result = Function(self.function.name, body, self.function.sizes, self.function.guards)
         return renamed(result, self.names)
 
-    def rewrite_block(self, block: Block, top: bool = False) -> Block:
+    def rewrite_block(self, block: Block) -> Block:
         """A block with all its operations rewritten."""
-        with self.region() as out:
-            self.blocks[-1][0].extend(block.arguments)
+        with self.region(block.arguments) as out:
             for operation in block.operations:
                 self.rewrite(operation)
             out.extend(self.new(x) for x in block.yields)
