@@ -288,3 +288,24 @@ def test_sympy_is_imported_only_when_needed():
                "assert 'sympy' not in sys.modules")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_call_with_array_gradients_compiles_the_kernel_alone():
+    def loss(w, b):
+        return np.sum(w ** 2) + b
+
+    arrays = compile_grad(loss, wrt="w")
+    assert arrays(np.ones(3), 1.0)[0] == 4.0
+    assert "entry" not in vars(arrays.latest.module)
+    assert arrays.latest.module.entry(np.ones(3), 1.0)[0] == 4.0
+    numbers = compile_grad(loss, wrt=("w", "b"))
+    assert numbers(np.ones(3), 1.0)[1][1] == 1.0
+    assert "kernel" not in vars(numbers.latest.module)
+
+
+def test_a_gradient_that_is_returned_is_new_at_every_call():
+    f = compile_grad(lambda w: np.sum(w ** 2))
+    w = np.ones((2, 3))
+    gradients = [f(w)[1] for _ in range(3)]
+    assert not any(np.may_share_memory(gradients[0], g) for g in (w, *gradients[1:]))
+    assert all(g.shape == (2, 3) and g.flags.owndata for g in gradients)

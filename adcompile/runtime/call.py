@@ -5,14 +5,16 @@ For a loss of arrays it reads
     def loss(w, X, y, *, out=None):
         try:
             if out is None:
-                return _entry(w, X, y)
+                _w = _empty(w.size)
+                return _kernel(w, X, y, _w), _w
         except Exception:
             pass
         return _slow((w, X, y), {}, out)
 
-Arguments that are trees are taken apart, captured values are read, results are put together, all in straight code. A miss
-(other types or structure, a guard, a name that is gone) is an exception, which costs nothing as long as there is none; the
-slow path starts again from the user's own arguments and raises what is to be raised.
+Where a gradient is a number, the entry is called instead, which returns value and gradients together. Arguments that are
+trees are taken apart, captured values are read, results are put together, all in straight code. A miss (other types or
+structure, a guard, a name that is gone) is an exception, which costs nothing as long as there is none; the slow path starts
+again from the user's own arguments and raises what is to be raised.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import linecache
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ..ir.signature import Access, Argument, Check, Leaf, Node, Signature, Static, Tree, leaves
+from ..ir.types import DType, Type
 from .compile import Miss
 
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
@@ -168,21 +171,17 @@ class CallWriter:
                 positional.append(p.name)
         return "(" + "".join(p + ", " for p in positional).strip() + ")", "{" + ", ".join(keywords) + "}"
 
-    def write(self, name: str, primal: int, classes: Mapping[int, type] = MappingProxyType({})) -> str:
+    def write(self, name: str, primal: int, classes: Mapping[int, type] = MappingProxyType({}),
+              buffers: Sequence[tuple[int, Type]] = ()) -> str:
         """The text of the function. `primal`: how many results are not gradients; `classes`: of some parameters, the
-        class that their values must have (numba takes a masked array for an array)."""
+        class that their values must have (numba takes a masked array for an array); `buffers`: where the kernel is called
+        and not the entry, for each gradient the parameter that has its shape, and its type."""
         reads = [self.read(i.access) for i in self.signature.inputs]
         inputs = ", ".join(reads)
         conditions = self.all_conditions()
         conditions += [f"{self.constant(type)}({reads[k]}) is {self.constant(c)}" for k, c in classes.items()]
-        plain = f"{self.prefix}results[0], {self.prefix}results[1]"
-        result = self.result(f"{self.prefix}results", primal)
-        call = f"{self.prefix}entry({inputs})"
         body = [f"if not ({' and '.join(conditions)}):", f"    raise {self.prefix}Miss"] if conditions else []
-        if result == f"({plain})":
-            body.append(f"return {call}")
-        else:
-            body += [f"{self.prefix}results = {call}", f"return {result}"]
+        body += self.write_kernel(reads, primal, buffers) if buffers else self.write_entry(inputs, primal)
         if self.takes_out():
             body = ["if out is None:", *("    " + line for line in body), *self.write_out(inputs, conditions)]
         args, kwargs = self.same_arguments()
@@ -190,6 +189,30 @@ class CallWriter:
         lines = [f"def {name}{self.header()}:", "    try:", *("        " + line for line in body),
                  "    except Exception:", "        pass", f"    return {self.prefix}slow({args}, {kwargs}, {out})"]
         return "\n".join(lines) + "\n"
+
+    def write_entry(self, inputs: str, primal: int) -> list[str]:
+        """The call of the entry, and what is made of its results."""
+        call, name = f"{self.prefix}entry({inputs})", f"{self.prefix}results"
+        result = self.result(name, primal)
+        if result == f"({name}[0], {name}[1])":
+            return [f"return {call}"]
+        return [f"{name} = {call}", f"return {result}"]
+
+    def write_kernel(self, reads: list[str], primal: int, buffers: Sequence[tuple[int, Type]]) -> list[str]:
+        """Arrays for the gradients, and the call of the kernel that fills them."""
+        self.bind("empty", np.empty)
+        names = [f"{self.prefix}bar{k}" for k in range(len(buffers))]
+        lines = []
+        for name, (k, type) in zip(names, buffers):
+            dtype = "" if type.dtype is DType.f64 else f", {self.constant(type.dtype.numpy)}"
+            lines.append(f"{name} = {self.prefix}empty({reads[k]}.{'size' if type.rank == 1 else 'shape'}{dtype})")
+        call, value = f"{self.prefix}kernel({', '.join([*reads, *names])})", f"{self.prefix}value"
+        primals = [call] if primal == 1 else [f"{value}[{k}]" for k in range(primal)]
+        if primal != 1:
+            lines.append(f"{value} = {call}")
+        flat = dict(enumerate([*primals, *names]))
+        result = self.build(self.signature.result, flat.__getitem__)
+        return [*lines, f"return {result}, {self.build(self.gradient_tree(), lambda i: flat[primal + i])}"]
 
     def write_out(self, inputs: str, conditions: list[str]) -> list[str]:
         """The branch for `out=`, where the gradient is one array: straight into the kernel if nothing overlaps."""

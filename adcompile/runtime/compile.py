@@ -1,9 +1,9 @@
 """Generated source text -> compiled numba functions.
 
 A generated module (see `emit`) defines an entry, `loss(*params) -> (value, ..., *gradients)`, and the kernel under it,
-`loss_kernel(*params, *gradient_buffers) -> value`. Both are compiled for one list of exact types. A numba dispatcher may
-convert arguments as it likes (with compilation disabled even float to int, by truncation); ours never does: anything but
-the compiled types raises `Miss`, and the slow path decides what to do.
+`loss_kernel(*params, *gradient_buffers) -> value`. Each is compiled when first asked for, for one list of exact types. A
+numba dispatcher may convert arguments as it likes (with compilation disabled even float to int, by truncation); ours never
+does: anything but the compiled types raises `Miss`, and the slow path decides what to do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import time
 import types as python_types
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,11 @@ def plain_type_is(value: Any, expected: types.Type) -> bool:
 
 
 class CompiledModule:
-    """One generated module, with its entry and (made when first asked for) its kernel as exact numba functions."""
+    """One generated module, with its entry and its kernel as exact numba functions, made when first asked for.
+
+    `direct`: calls go into the kernel, for NumPy makes arrays in less time than numba takes to hand one over. The entry
+    then serves `@njit` code alone. Scalar gradients are cheaper to get from the entry.
+    """
 
     def __init__(self, source: str, name: str, params: tuple[Type, ...], gradients: tuple[Type, ...], *, cache: bool) -> None:
         self.source, self.name, self.cache = source, name, cache
@@ -110,16 +115,19 @@ class CompiledModule:
         self.module = load_module(source, name)
         started = time.perf_counter()
         self.loaded_from_cache = False
-        self.entry: Any = self.exact(name, self.param_types)
+        self.direct = bool(gradients) and all(t.rank for t in gradients)
+        self.called = self.kernel if self.direct else self.entry        # compiles
         self.seconds = time.perf_counter() - started
-        self.made_kernel: Any = None
 
-    @property
+    @cached_property
+    def entry(self) -> Any:
+        """The numba function `entry(*params) -> (value, ..., *gradients)`."""
+        return self.exact(self.name, self.param_types)
+
+    @cached_property
     def kernel(self) -> Any:
         """The numba function `kernel(*params, *gradient_buffers) -> value`."""
-        if self.made_kernel is None:
-            self.made_kernel = self.exact(f"{self.name}_kernel", self.param_types + self.buffer_types)
-        return self.made_kernel
+        return self.exact(f"{self.name}_kernel", self.param_types + self.buffer_types)
 
     def exact(self, function: str, signature: tuple[types.Type, ...]) -> Any:
         """The module's function of this name, compiled (or loaded) for exactly these types; made once a process."""
@@ -132,7 +140,8 @@ class CompiledModule:
         return made[function, signature]
 
     def make_exact(self, found: Any, function: str, signature: tuple[types.Type, ...]) -> Any:
-        """Compile, load from disk, or take over what numba compiled because the entry calls it."""
+        """Compile, load from disk, or take over what numba compiled because the entry calls it; and the reverse: the
+        entry calls a kernel that is there already."""
         exact: Any = ExactDispatcher(found.py_func, targetoptions=dict(found.targetoptions))
         if self.cache:
             exact._cache = KernelCache(Key.of(self.source, function, signature))
@@ -140,6 +149,7 @@ class CompiledModule:
         if ready is None:
             exact.compile(signature)
             self.loaded_from_cache = bool(exact.stats.cache_hits)
+            found.add_overload(exact.overloads[signature])
         else:
             exact.add_overload(ready)
             exact._cache.save_overload(signature, ready)

@@ -19,11 +19,13 @@ class InterpretedModule:
     """Has the shape of a `CompiledModule`; runs the graph with NumPy and stops at the first NaN or infinity."""
 
     loaded_from_cache = False
+    direct = False
     seconds = 0.0
 
     def __init__(self, function: Function, source: str, gradients: int) -> None:
         self.function, self.source, self.gradients = function, source, gradients
         self.name = function.name
+        self.called = self.entry
 
     def entry(self, *params: Any) -> tuple[Any, ...]:
         """All results, scalars as Python numbers."""

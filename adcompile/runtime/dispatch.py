@@ -85,11 +85,17 @@ class Specialisation:
 
     def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """The function that calls it."""
+        text = self.writer.write(self.function.name, self.primal, self.classes(), self.buffers() if self.module.direct else ())
+        if self.module.direct:
+            return self.writer.make(self.function.name, text, None, self.module.called, slow)
         kernel = LazyKernel(self.module)
-        text = self.writer.write(self.function.name, self.primal, self.classes())
-        fast = self.writer.make(self.function.name, text, self.module.entry, kernel, slow)
+        fast = self.writer.make(self.function.name, text, self.module.called, kernel, slow)
         kernel.namespace = fast.__globals__
         return fast
+
+    def buffers(self) -> list[tuple[int, Type]]:
+        """For each gradient, in order: the parameter that it has the shape of, and its type."""
+        return [(k, self.function.params[k].type) for k in self.wrt_order]
 
     def make_rebuild(self) -> Callable[[tuple], Any]:
         """Puts the call's result together from the kernel's flat results."""
@@ -139,9 +145,13 @@ class Specialisation:
 
     def run(self, values: tuple[Any, ...], out: Any) -> Any:
         """Call the kernel with parameters that match."""
-        if out is None:
-            flat = self.module.entry(*values)
+        if out is None and not self.module.direct:
+            flat = self.module.called(*values)
             return self.rebuild(flat if isinstance(flat, tuple) else (flat,))
+        if out is None:
+            made = tuple(np.empty(values[k].shape, type.dtype.numpy) for k, type in self.buffers())
+            value = self.module.called(*values, *made)
+            return self.rebuild((value if isinstance(value, tuple) else (value,)) + made)
         given = flatten_like(out, self.writer.gradient_tree(), "out")
         buffers = [buffer_for(g, self.function.params[i].type, np.shape(values[i]), [*values, *given[:k]])
                    for k, (g, i) in enumerate(zip(given, self.wrt_order))]
