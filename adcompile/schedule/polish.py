@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -74,71 +75,100 @@ def count_reads(body: tuple[Statement, ...], returns: tuple[Expr, ...]) -> Count
 
 def stored_at_once(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """Scalar results are stored right behind what completes them."""
-    statements = list(body)
+    stored = {name for s in body if (name := result_name(s)) is not None}
+    made = {name: k for k, s in enumerate(body) for name in stored & assigned_names((s,))}
+    behind: dict[int, list[Statement]] = defaultdict(list)
     for s in body:
-        if isinstance(s, Store) and not s.index and isinstance(s.expr, Var):
-            statements.remove(s)
-            made = [k for k, other in enumerate(statements) if s.expr.name in assigned_names((other,))]
-            statements.insert(made[-1] + 1 if made else len(statements), s)
-    return tuple(statements)
+        if (name := result_name(s)) is not None:
+            behind[made.get(name, len(body))].append(s)
+    kept = (x for k, s in enumerate(body) for x in (*([s] if result_name(s) is None else []), *behind[k]))
+    return (*kept, *behind[len(body)])
+
+
+def result_name(s: Statement) -> str | None:
+    """The local that a statement stores as a scalar result."""
+    return s.expr.name if isinstance(s, Store) and not s.index and isinstance(s.expr, Var) else None
 
 
 # ------------------------------------------------------------------------------------------------ temporaries
 def inline(body: tuple[Statement, ...], reads: Counter[str], once: set[str]) -> tuple[Statement, ...]:
     """Fold temporaries that one later statement of the same list reads once into that statement."""
-    statements = [
+    statements = tuple(
         rebuild(s, tuple(inline(b, reads, once) for b in bodies(s))) if isinstance(s, (For, While, If)) else s for s in body
-    ]
-    at = 0
-    while at < len(statements):
-        s = statements[at]
-        if isinstance(s, Assign) and s.name in once:
-            if reads[s.name] == 0:
-                del statements[at]
-                continue
-            if fold(statements, at, s, reads):
-                del statements[at]
-                continue
-        at += 1
-    return tuple(statements)
+    )
+    return Inliner(statements, reads, once).run()
 
 
-def fold(statements: list[Statement], at: int, s: Assign, reads: Counter[str]) -> bool:
-    """Fold the temporary at this place into its reader, if it may be."""
-    if isinstance(s.expr, (Number, SizeOf)):
-        for k in range(at + 1, len(statements)):
-            statements[k] = substituted(statements[k], s, inside=True)
-        return not s.keep
-    if reads[s.name] != 1:
-        return False
-    for k in range(at + 1, len(statements)):
-        reader = statements[k]
-        if any(x == Var(s.name) for e in own_expressions(reader) for x in subexpressions(e)):
-            whole = isinstance(reader, (Store, Assign)) and reader.expr == Var(s.name)
-            thrice = isinstance(reader, Accumulate) and reader.operator in ("max", "min") and isinstance(s.expr, Apply)
-            long = isinstance(reader, For) and len(expr_text(s.expr)) > SHORT
-            if long or s.keep and not whole or thrice:
-                return False
-            folded = substituted(reader, s, inside=False)
-            if not whole and max(len(NUMBER.sub("", expr_text(e))) for e in own_expressions(folded)) > LONGEST:
-                return False
-            if isinstance(folded, (Assign, Store, Accumulate)) and folded.location is None:
-                folded = replace(folded, location=s.location)
-            statements[k] = folded
-            return True
-        if isinstance(reader, (For, While, If)) or conflicts(reader, s.expr):
+class Inliner:
+    """Folds the temporaries of one list of statements. What is folded leaves an empty place, so that places stay what they
+    are: `readers`, `writers` and `compound` say where a local is read, where a local or an array is set, where blocks are."""
+
+    def __init__(self, statements: tuple[Statement, ...], reads: Counter[str], once: set[str]) -> None:
+        self.statements: list[Statement | None] = list(statements)
+        self.reads, self.once = reads, once
+        self.readers: dict[str, list[int]] = defaultdict(list)
+        self.writers: dict[str, list[int]] = defaultdict(list)
+        self.compound = [k for k, s in enumerate(statements) if isinstance(s, (For, While, If))]
+        for k, s in enumerate(statements):
+            for name in {x.name for inner in walk((s,)) for e in own_expressions(inner) for x in subexpressions(e)
+                         if isinstance(x, Var)}:
+                self.readers[name].append(k)
+            for name in written_arrays((s,)) | assigned_names((s,)):
+                self.writers[name].append(k)
+
+    def run(self) -> tuple[Statement, ...]:
+        """The statements that are left."""
+        for at, s in enumerate(self.statements):
+            if isinstance(s, Assign) and s.name in self.once and (self.reads[s.name] == 0 or self.fold(at, s)):
+                self.statements[at] = None
+        return tuple(s for s in self.statements if s is not None)
+
+    def fold(self, at: int, s: Assign) -> bool:
+        """Fold the temporary at this place into its reader, if it may be."""
+        readers = [k for k in self.readers[s.name] if k > at]
+        if isinstance(s.expr, (Number, SizeOf)):
+            for k in readers:
+                reader = self.statements[k]
+                self.statements[k] = None if reader is None else substituted(reader, s, inside=True)
+            return not s.keep
+        if self.reads[s.name] != 1 or not readers:
             return False
-    return False
+        folded = None if self.conflicts(at, readers[0], s.expr) else folded_into(self.statements[readers[0]], s)
+        if folded is not None:
+            self.statements[readers[0]] = folded
+        return folded is not None
+
+    def conflicts(self, at: int, reader: int, expr: Expr) -> bool:
+        """Whether a block or something that changes what the expression reads is between two places."""
+        names = {x.array if isinstance(x, Load) else x.name for x in subexpressions(expr) if isinstance(x, (Load, Var))}
+        return any(between(places, at, reader) for places in (self.compound, *(self.writers.get(name, []) for name in names)))
+
+
+def between(places: list[int], low: int, high: int) -> bool:
+    """Whether one of some ordered places is between two others."""
+    first = bisect_right(places, low)
+    return first < len(places) and places[first] < high
+
+
+def folded_into(reader: Statement | None, s: Assign) -> Statement | None:
+    """The reader of a temporary with its expression in it, None where it would not be read better."""
+    if reader is None or not any(x == Var(s.name) for e in own_expressions(reader) for x in subexpressions(e)):
+        return None
+    whole = isinstance(reader, (Store, Assign)) and reader.expr == Var(s.name)
+    thrice = isinstance(reader, Accumulate) and reader.operator in ("max", "min") and isinstance(s.expr, Apply)
+    long = isinstance(reader, For) and len(expr_text(s.expr)) > SHORT
+    if long or s.keep and not whole or thrice:
+        return None
+    folded = substituted(reader, s, inside=False)
+    if not whole and max(len(NUMBER.sub("", expr_text(e))) for e in own_expressions(folded)) > LONGEST:
+        return None
+    if isinstance(folded, (Assign, Store, Accumulate)) and folded.location is None:
+        folded = replace(folded, location=s.location)
+    return folded
 
 
 def substituted(statement: Statement, s: Assign, inside: bool) -> Statement:
     return map_statement(statement, lambda e: s.expr if e == Var(s.name) else e, inside)
-
-
-def conflicts(statement: Statement, expr: Expr) -> bool:
-    """Whether the statement changes something the expression reads."""
-    arrays, names = written_arrays((statement,)), assigned_names((statement,))
-    return any(isinstance(x, Load) and x.array in arrays or isinstance(x, Var) and x.name in names for x in subexpressions(expr))
 
 
 # ------------------------------------------------------------------------------------------------ invariant loads
@@ -265,7 +295,7 @@ def terms_of(e: Expr, sign: int = 1) -> Iterator[tuple[int, Expr]]:
 def filled_once(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """Behind `a[:] = 0.0`, the first `a[2] += x` as `a[2] = x`."""
     result: list[Statement] = []
-    fresh: dict[str, list[tuple[Expr, ...]]] = {}               # per array that is zero but for these elements
+    fresh: dict[str, set[tuple[Expr, ...]]] = {}                # per array that is zero but for these elements
     for s in body:
         if isinstance(s, (For, While, If)):
             fresh = {}
@@ -276,10 +306,12 @@ def filled_once(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
             known = fresh.pop(array)
             if array not in reads and isinstance(s, Accumulate) and isinstance(s.target, Load) and s.operator == "+" \
                     and all(is_fixed(i) for i in s.target.index):
-                fresh[array] = [*known, s.target.index]
-                s = s if s.target.index in known else Store(array, s.target.index, s.expr, s.location)
+                index = s.target.index
+                s = s if index in known else Store(array, index, s.expr, s.location)
+                known.add(index)
+                fresh[array] = known
         if isinstance(s, Fill) and isinstance(s.expr, Number) and s.expr.value == 0:
-            fresh[s.array] = []
+            fresh[s.array] = set()
         result.append(s)
     return tuple(result)
 

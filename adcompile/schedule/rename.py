@@ -47,15 +47,17 @@ class Renamer:
     def __init__(self, body: Sequence[Statement], returns: Sequence[Expr], taken: set[str], parameters: set[str]) -> None:
         self.body, self.returns = tuple(body), tuple(returns)
         self.parameters = parameters
-        self.apart = needed_apart(body, returns, parameters)
-        self.users = {w for s in walk(self.body) for w in WORD.findall(source_of(s))}
+        self.users = {w for line in set(map(source_of, walk(self.body))) for w in WORD.findall(line)}
         self.locals = list(dict.fromkeys(s.index if isinstance(s, For) else s.name
                                          for s in walk(self.body) if isinstance(s, (For, Assign))))
         self.indices = {s.index for s in walk(self.body) if isinstance(s, For)}
+        self.sharers = {*self.indices, *(name for name in (*self.locals, *parameters) if not is_unnamed(name))}
+        self.apart = needed_apart(body, returns, parameters & self.sharers, self.sharers)
         self.whole = self.whole_numbers()
         self.taken = taken - {*self.locals} - parameters
         self.new: dict[str, str] = {}
         self.sharing: dict[str, list[str]] = {name: [name] for name in parameters}
+        self.temporaries = 0                            # the number of the last temporary
         self.latest: dict[str, str] = {}                # what a value's local is called where it was set last
 
     def whole_numbers(self) -> set[str]:
@@ -89,7 +91,7 @@ class Renamer:
     def free(self, wish: str, name: str) -> bool:
         """Whether a local may be called this; temporaries and what is called after one stay apart."""
         others = self.sharing.get(wish, [])
-        if wish in self.taken or others and is_unnamed(name) and name not in self.indices:
+        if wish in self.taken or others and not self.sharers.issuperset((name, *others)):
             return False
         return not any(other in self.apart[name] or (other in self.whole) != (name in self.whole) for other in others)
 
@@ -106,8 +108,9 @@ class Renamer:
             primal = self.latest.get(found[1]) if found else None
             if primal:
                 yield f"{primal}_bar"
-            stem = "t"
-            yield from (f"t{k}" for k in range(1, 1 + len(self.locals) + len(self.taken)))
+            while True:                                 # what is not free for one is not for the next
+                self.temporaries += 1
+                yield f"t{self.temporaries}"
         else:
             stem = self.stem(name).replace("_saved_saved", "_saved").removeprefix("t_")
             yield stem
