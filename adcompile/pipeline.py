@@ -38,6 +38,7 @@ from .optimize.marks import erase_marks
 from .optimize.raise_loops import raise_loops
 from .optimize.shift import detach_shifts
 from .optimize.simplify import simplify
+from .optimize.slopes import keep_slopes
 from .optimize.unpack import unpack
 from .runtime.compile import CompiledModule
 from .runtime.debug import InterpretedModule
@@ -118,7 +119,7 @@ def run_reverse(function: Function, context: Context) -> Function:
 
 def inner_gradient(function: Function, wrt: tuple[int, ...], checkpoint: int | bool | None, hints: Mapping[str, int]) -> Function:
     """The gradient of a function that is taken inside of another one: what capture calls."""
-    return value_and_grad(dce(raise_loops(dce(erase_kinks(function)), hints)), wrt, checkpoint, hints)
+    return value_and_grad(dce(keep_slopes(raise_loops(dce(erase_kinks(function)), hints))), wrt, checkpoint, hints)
 
 
 def run_schedule(function: Function, context: Context) -> Program:
@@ -156,6 +157,7 @@ PASSES = (
     Pass("raise loops",   run_raise,                G,    G,     Meaning.REASSOCIATES,    "capture"),
     Pass("dce raised",    graph_pass(dce),          G,    G,     Meaning.EXACT,           "capture"),
     Pass("detach shifts", graph_pass(detach_shifts), G,  G,     Meaning.EXACT,           "capture", gradient_only=True),
+    Pass("keep slopes",   graph_pass(keep_slopes),  G,    G,     Meaning.EXACT,           "capture", gradient_only=True),
     Pass("unpack primal", graph_pass(unpack),       G,    G,     Meaning.REASSOCIATES,    "capture"),
     Pass("reverse",       run_reverse,              G,    G,     Meaning.DIFFERENTIATES,  "autodiff", gradient_only=True),
     Pass("erase marks",   graph_pass(erase_marks),  G,    G,     Meaning.EXACT,           "passes"),

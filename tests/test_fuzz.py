@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzz_programs import Generated, Refused, check, check_function, random_program
+from fuzz_programs import REFUSALS, Generated, Refused, check, check_function, random_program
 
 PROGRAMS = int(os.environ.get("ADCOMPILE_FUZZ", "60"))
 COMPILED = 3
-# what a program may be refused for
-REFUSALS = ("may share memory", "the condition of a traced `while` changes variables")
 
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))

@@ -18,6 +18,7 @@ from adcompile.ir.types import DType, Type
 from adcompile.ir.verifier import verify
 from adcompile.optimize.rewrite import EXACT, REASSOCIATES, Any_, Number, Pattern, Rewriter, Rule, Use, index_rules
 from adcompile.optimize.rules import ALGEBRA
+from adcompile.optimize.slopes import AS_WRITTEN
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.0, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1e300, -1e300, 1e-200, 0.1, 7.25]
 NUMBERS = [2.0, -0.5, 3.0, 0.25, -8.0, 1.0, 0.0, 0.1]
@@ -91,7 +92,7 @@ def sample(dtypes: list[DType], rng: np.random.Generator) -> list[np.ndarray]:
     return [np.concatenate([column, extra[d]()]).astype(d.numpy) for column, d in zip(columns, dtypes, strict=True)]
 
 
-@pytest.mark.parametrize("rule", ALGEBRA, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", [*ALGEBRA, *AS_WRITTEN], ids=lambda rule: rule.name)
 def test_both_sides_agree(rule: Rule, rng: np.random.Generator) -> None:
     count = sum(1 for dtype in variable_types(rule).values() if dtype is None)
     tried = 0

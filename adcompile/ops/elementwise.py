@@ -202,18 +202,38 @@ powi: Op = elementwise("powi", integer_power_reference, integer_power_partials, 
 # ---------------------------------------------------------------------------------------------------- exponentials, logarithms
 exp: Op = elementwise("exp", np.exp, lambda y, x: (y,), code="math.exp({0})", cost=20, domain=(REAL,),
                       edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
-exp2: Op = elementwise("exp2", np.exp2, lambda y, x: (y * math.log(2.0),), code="np.exp2({0})", cost=20, domain=(REAL,),
-                       edges=(0.0, 1000.0, -1070.0, INF, -INF))
+# The slope of exp2 is smaller than its value, so it is finite a little longer.
+exp2: Op = elementwise("exp2", np.exp2,
+                       lambda y, x: (select(eq(y, INF), 2.0 * math.log(2.0) * exp2(x - 1.0), y * math.log(2.0)),),
+                       code="np.exp2({0})", cost=20, domain=(REAL,), edges=(0.0, 1000.0, 1024.0, -1070.0, INF, -INF))
 expm1: Op = elementwise("expm1", np.expm1, lambda y, x: (exp(x),), code="math.expm1({0})", cost=25, domain=(REAL,),
                         edges=(0.0, 1e-20, -40.0, 700.0, INF, -INF))
 log: Op = elementwise("log", np.log, lambda y, x: (1.0 / x,), code="math.log({0})", cost=20, domain=(POSITIVE,),
                       edges=(0.0, -1.0, 1.0, 1e-300, 1e300, INF, NAN))
+# The log of a sum of exponentials that is 0 only if all exponents are -inf: its slope there is 0 by convention.
+log0: Op = elementwise("log0", np.log, lambda y, x: (select(eq(x, 0.0), number(0.0, x), 1.0 / x),), code="math.log({0})",
+                       cost=20, domain=(POSITIVE,), edges=(0.0, -1.0, 1e-300, INF, NAN))
 log2: Op = elementwise("log2", np.log2, lambda y, x: (1.0 / math.log(2.0) / x,), code="np.log2({0})", cost=20, domain=(POSITIVE,),
                        edges=(0.0, -1.0, 1.0, 1e-300, INF))
 log10: Op = elementwise("log10", np.log10, lambda y, x: (1.0 / math.log(10.0) / x,), code="math.log10({0})", cost=20,
                         domain=(POSITIVE,), edges=(0.0, -1.0, 1.0, 1e-300, INF))
 log1p: Op = elementwise("log1p", np.log1p, lambda y, x: (1.0 / (1.0 + x),), code="math.log1p({0})", cost=25, domain=(POSITIVE,),
                         edges=(0.0, 1e-20, -1.0, -0.9999999, 1e300, INF))
+
+
+def odds_to_share(e: Operand) -> Operand:
+    """e / (1 + e), and 1 at infinity."""
+    result: Operand = select(eq(e, INF), number(1.0, e), e / (1.0 + e))
+    return result
+
+
+# What users write out with an exponential that overflows: the values are those of what they wrote, the slopes are finite.
+softplus: Op = elementwise("softplus", lambda x: np.log1p(np.exp(x)), lambda y, x: (odds_to_share(exp(x)),),
+                           code="math.log1p(math.exp({0}))", cost=45, domain=(REAL,),
+                           edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
+odds_against: Op = elementwise("odds_against", lambda x: 1 / (1 + np.exp(x)), lambda y, x: (-(y * odds_to_share(exp(x))),),
+                               code="1.0 / (1.0 + math.exp({0}))", precedence=PRODUCT, promotes=True, cost=25, domain=(REAL,),
+                               edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
 
 
 def equal_infinities(a: Operand, b: Operand) -> Operand:

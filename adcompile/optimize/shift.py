@@ -51,12 +51,23 @@ def detach_shifts(function: Function) -> Function:
     names: dict[Value, str] = {}
     taken = {v.name for v in all_values(function)}
     operations = function.body.operations
-    for maximum in [o for o in operations if o.op in EXTREMES and o.result.type.dtype.is_float]:
-        operations = detached(operations, maximum, names, taken)
+    for shift in shifts(operations):
+        operations = detached(operations, shift, names, taken)
     if operations == function.body.operations:
         return function
     body = Block(function.params, operations, function.results)
     return renamed(dce(Function(function.name, body, function.sizes, function.guards)), names)
+
+
+def shifts(operations: tuple[Operation, ...]) -> list[Operation]:
+    """Maxima, and choices between a maximum and a number, as where(isfinite(m), m, 0): the proof holds for any m."""
+    found: dict[Value, Operation] = {}
+    for o in operations:
+        chosen = o.operands[1:] if o.op == "select" else o.operands if o.op == "reshape" else ()
+        of_shift = any(isinstance(x, Value) for x in chosen) and all(x in found for x in chosen if isinstance(x, Value))
+        if of_shift or (o.op in EXTREMES and o.result.type.dtype.is_float):
+            found[o.result] = o
+    return [o for o in found.values() if o.op != "reshape"]
 
 
 def detached(operations: tuple[Operation, ...], maximum: Operation, names: dict[Value, str],

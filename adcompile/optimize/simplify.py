@@ -15,6 +15,7 @@ from .dce import dce
 from .rewrite import EXACT, REASSOCIATES, AnyRule, Exactness, Rewriter, StructuralRule, index_rules
 from .rules import ALGEBRA
 from .settle import settle
+from .slopes import AS_WRITTEN
 from .structure import STRUCTURE, pointwise_rules
 
 RANK = {exactness: rank for rank, exactness in enumerate(Exactness)}
@@ -37,7 +38,7 @@ def simplify(function: Function, allow: Exactness = REASSOCIATES) -> Function:
 def rules_for(allow: Exactness) -> Mapping[str, Sequence[AnyRule]]:
     """All rules that are exact enough, by op, in the order in which they are tried."""
     literals, broadcasts = pointwise_rules()
-    ordered: tuple[AnyRule, ...] = (literals, *ALGEBRA, *STRUCTURE, broadcasts, LITERAL_ORDER)
+    ordered: tuple[AnyRule, ...] = (literals, *AS_WRITTEN, *ALGEBRA, *STRUCTURE, broadcasts, LITERAL_ORDER)
     return index_rules(rule for rule in ordered if RANK[rule.exactness] <= RANK[allow])
 
 
