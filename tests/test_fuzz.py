@@ -94,8 +94,26 @@ def two_names_of_a_new_array(x: Any, y: Any, p: Any, k: int) -> Any:
     return np.sum(w * y)
 
 
+def read_again_of_the_last_state(x: Any, y: Any, p: Any, k: int) -> Any:
+    w, s = x.copy(), 0.0
+    for i in p:
+        for j in range(i):
+            w[j // 2] -= np.tanh(-s)
+            s = abs(np.tanh(w[i]) * y[(i + j) // 2])
+    return np.sum(w)
+
+
+def view_made_in_one_branch(x: Any, y: Any, p: Any, k: int) -> Any:
+    v = np.zeros_like(x)
+    for i in range(len(x)):
+        if x[i] <= y[k]:
+            v = y[p][::-1]
+    return np.dot(v, x)
+
+
 ONCE_WRONG = (one_number_stored, cotangent_of_two, name_of_another_array, read_where_it_is_stored, pieces_of_unknown_length,
-              written_in_one_branch, two_names_of_a_new_array)
+              written_in_one_branch, two_names_of_a_new_array,
+              read_again_of_the_last_state, view_made_in_one_branch)
 
 
 @pytest.mark.parametrize("function", ONCE_WRONG)

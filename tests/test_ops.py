@@ -346,7 +346,8 @@ TAILS: dict[str, tuple[Callable[..., Any], list[float]]] = {
     "atanh": (mp.atanh, [0.99999999, -0.999999999]), "erf": (mp.erf, [5.0, -10.0, 25.0]), "erfc": (mp.erfc, [5.0, 20.0]),
     "sqrt": (mp.sqrt, [1e-300, 1e300]), "cbrt": (mp.cbrt, [1e-200]),
     "tan": (mp.tan, [1.5707, 1e-9]), "lgamma": (mp.loggamma, [1e-8, 1e8, 1.4616321449683622]),
-    "exp2": (lambda x: mp.mpf(2)**x, [-1000.0, 1023.9, 1024.0, 1024.5]), "digamma": (mp.digamma, [1e-8, 1e8, 0.3]), "sinh": (mp.sinh, [700.0, 1e-9]),
+    "exp2": (lambda x: mp.mpf(2)**x, [-1000.0, 1023.9, 1024.0, 1024.5]),
+    "digamma": (mp.digamma, [1e-8, 1e8, 0.3]), "sinh": (mp.sinh, [700.0, 1e-9]),
     "cosh": (mp.cosh, [700.0, 1e-9]), "softplus": (lambda x: mp.log(1 + mp.exp(x)), [-700.0, -40.0, 1e-9, 40.0, 700.0, 1e4]),
     "odds_against": (lambda x: 1 / (1 + mp.exp(x)), [-700.0, -40.0, 1e-9, 40.0, 700.0]),
 }

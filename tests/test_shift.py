@@ -87,7 +87,8 @@ def detached(function: Function) -> int:
     return sum(o.op == "stop_gradient" for o in function.body.operations)
 
 
-@pytest.mark.parametrize("f", [logsumexp, logsumexp_of_rows, logsumexp_of_columns, softmax, softmin, log_softmax, weighted, finite_shift])
+@pytest.mark.parametrize("f", [logsumexp, logsumexp_of_rows, logsumexp_of_columns, softmax, softmin, log_softmax, weighted,
+                               finite_shift])
 def test_shift_loses_its_derivative(f: Made) -> None:
     before, after = both(f)
     assert detached(after) == 1

@@ -618,19 +618,24 @@ class Tracer:
     @property
     def type(self) -> Any:
         """The IR type, in terms of the sizes that are known to be different."""
-        return self.trace.sizes.resolve_type(self.value.type)
+        return self.trace.sizes.resolve_type(self.own_type)
+
+    @property
+    def own_type(self) -> Type:
+        """The IR type as it was when the value was made. Stores change contents, never types."""
+        return self.view.type if self.path else self.value.type
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        return tuple(self.trace.integer(d) for d in self.value.type.dims)
+        return tuple(self.trace.integer(d) for d in self.own_type.dims)
 
     @property
     def ndim(self) -> int:
-        return self.value.type.rank
+        return self.own_type.rank
 
     @property
     def dtype(self) -> np.dtype:
-        return self.value.type.dtype.numpy
+        return self.own_type.dtype.numpy
 
     @property
     def size(self) -> Any:

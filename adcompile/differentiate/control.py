@@ -331,16 +331,16 @@ def run_again(sweep: Reverse, loop: Operation, bounds: Sequence[Operand], initia
     symbol = sweep.new_symbol()
     builder.emit("extent", (turns,), {"symbol": symbol})
     copy = Copy({}, builder, sweep.new_symbol)
-    original = with_reads(Operation(loop.op, (), (), regions=(loop.regions[-1],)), sweep.alive.reads).regions[0]
-    body = copy.block(original)
+    body = copy.block(loop.regions[-1])
     if loop.op == "while":
         body = Block((builder.value("turn", I64), *body.arguments), body.operations, body.yields)
     results = tuple(map(copy.new, loop.results))
     again = Operation("for", (*bounds, *initial), results, regions=(body,), location=loop.location)
     sweep.adopt(copy.values, again)
+    sweep.alive.follow(copy.values)
     sweep.capacities[body.arguments[0]] = Dim.symbol(symbol)
     with builder.region() as out:
         reverse_for(sweep, again, cotangents)
     block: Block = out[0]
-    for each in (*sweep.current(again), *block.operations):
+    for each in (*(with_reads(o, sweep.alive.reads) for o in sweep.current(again)), *block.operations):
         builder.append(each)

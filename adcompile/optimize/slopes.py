@@ -17,7 +17,8 @@ from ..ir.dims import Dim
 from .rewrite import EXACT, Rewriter, Rule, StructuralRule, index_rules, use
 from .rules import rewrite, x
 
-exp, log, log0, log1p, softplus, odds_against = (use(name) for name in ("exp", "log", "log0", "log1p", "softplus", "odds_against"))
+exp, log, log0, log1p = use("exp"), use("log"), use("log0"), use("log1p")
+softplus, odds_against = use("softplus"), use("odds_against")
 ONE = Dim.of(1)
 Places = list[int | None]       # for each axis of a value the axis of an array along which it runs, None where its length is 1
 
