@@ -8,7 +8,7 @@ import pickle
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import cloudpickle, types
@@ -16,12 +16,16 @@ from numba import cloudpickle, types
 from .capture.arguments import python_signature
 from .capture.driver import Abstract, capture, capture_types
 from .errors import CaptureError, DifferentiationError, UnsupportedOp
+from .inspect.view import View
 from .ir.core import Location
 from .ir.printer import text_of
 from .pipeline import Compiled, Options, compile_function, inner_gradient
 from .runtime import dispatch, njit
 from .runtime.dispatch import Dispatch, Specialisation
 from .runtime.method import share_method
+
+if TYPE_CHECKING:
+    from .inspect.shown import Graph
 
 
 class Text(str):
@@ -186,6 +190,28 @@ class CompiledFunction:
         """What the last specialisation assumes; calls where it does not hold get another one."""
         return self.latest.guards
 
+    def view(self, args: tuple, kwargs: dict[str, Any]) -> View:
+        """What the pictures and lists below show: the function as a call like this one means it, with the call's values; without
+        arguments, as the last call meant it."""
+        if not args and not kwargs and (self.dispatch.signature.parameters or self.specialisations):
+            if self.expression is None:
+                return View(self.compiled)
+            return View(compile_function(self.expression, self.options, until="emit"))
+        arguments = self.dispatch.bind(args, kwargs)
+        found = self.dispatch.find(arguments)
+        if found is not None:
+            return View(found[0].stages, found[1])
+        captured = self.capture(args, kwargs) if self.expression is None else self.capture_sympy(arguments)
+        return View.of_call(compile_function(captured, self.options, until="emit"), arguments)
+
+    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+        """The computation graph as captured: values as nodes (leaves green, operations blue, constants white, what takes no
+        gradient grey), local derivatives on the edges. With arguments, values and cotangents of that call are shown; without,
+        the graph of the last call. Shows itself in notebooks; `.save("loss.svg")`, also .html, .dot and .mermaid."""
+        from .inspect.graph import model_of
+        from .inspect.shown import Graph
+        return Graph(model_of(self.view(args, kwargs)))
+
     def kernel(self, *example_args: Any, **example_kwargs: Any) -> Any:
         """The numba function underneath, for arguments like these:
         `kernel(*array_and_number_leaves, *captured_values, *gradient_buffers) -> value`."""
@@ -271,7 +297,7 @@ class BoundMethod:
         if name.startswith("__") or name == "compiled":         # copy and pickle ask before there is anything
             raise AttributeError(name)
         found = getattr(self.compiled, name)
-        if name in ("value", "grad", "kernel"):
+        if name in ("value", "grad", "kernel", "graph"):
             return functools.partial(found, self.instance)
         return found
 

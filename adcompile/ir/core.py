@@ -28,11 +28,13 @@ from .types import DType, Type
 
 @dataclass(frozen=True)
 class Location:
-    """A line of the user's code."""
+    """A line of the user's code. `calls`: the calls of the user's functions that led there from the captured one, outermost
+    first, each as the function's name with the line and the place in the byte code that calls it."""
 
     file: str
     line: int
     function: str
+    calls: tuple[tuple[str, int, int], ...] = field(default=(), compare=False)
 
     @property
     def source(self) -> str:
