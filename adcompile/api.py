@@ -308,14 +308,15 @@ class BoundMethod:
 # ---------------------------------------------------------------------------------------------------- options
 def replace_options(options: Options) -> Options:
     """The options of the value alone."""
-    return Options(False, (), options.has_aux, options.dtype, options.cache, options.fastmath, options.debug, options.name)
+    return Options(False, (), options.has_aux, options.dtype, options.cache, options.fastmath, options.debug, options.name,
+                   parallel=options.parallel)
 
 
 def check_options(parallel: Any, checkpoint: Any, dtype: Any) -> None:
     """Refuse options that would do nothing."""
-    if not (parallel is False or parallel == "auto"):
-        raise UnsupportedOp(f"parallel={parallel!r}: kernels run on one thread in this version",
-                            do='Leave parallel="auto", or say parallel=False.')
+    if not (parallel == "auto" or isinstance(parallel, int) and (parallel is False or parallel >= 1)):
+        raise UnsupportedOp(f"parallel={parallel!r} is neither a number of threads, nor True, False or \"auto\"",
+                            do='Leave parallel="auto": big calls are then shared by all cores.')
     if checkpoint is not None and (not isinstance(checkpoint, int) or checkpoint is not False and checkpoint < 1):
         raise UnsupportedOp(f"checkpoint={checkpoint!r} is neither a number of checkpoints, nor True, False or None",
                             do="Leave checkpoint=None: loops that would need much memory are then checkpointed.")
@@ -400,7 +401,9 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
     on disk. `fastmath`: sums may be reordered (NaN and infinity keep their meaning). `debug`: run in the interpreter and stop
     at the first NaN or infinity. `name`: in generated code and messages. `checkpoint`: how many states of a long loop are kept,
     the turns between them running again for the gradient; True: about the square root of its turns; False: all; default: all,
-    unless they take more than 256 MB.
+    unless they take more than 256 MB. `parallel`: how many threads share a call that has much to do; "auto", True: as many as
+    numba takes (NUMBA_NUM_THREADS); False: one; a number or True is refused where no loop can be shared. Results depend on the
+    number of threads alone.
 
     **Returns** a `CompiledGrad`; without `f`, a decorator.
 
@@ -416,7 +419,7 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
         args = wrt
     check_options(parallel, checkpoint, dtype)
     wrt = tuple(wrt) if isinstance(wrt, list) else wrt
-    options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint)
+    options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint, parallel)
     return CompiledGrad(checked_function(f, args), options, args)
 
 
@@ -433,7 +436,7 @@ def compile_value(f: Any = None, *, args: Any = None, dtype: Any = None, paralle
         return functools.partial(compile_value, dtype=dtype, parallel=parallel, checkpoint=checkpoint, cache=cache,
                                  fastmath=fastmath, debug=debug, name=name)
     check_options(parallel, checkpoint, dtype)
-    options = Options(False, (), False, dtype, cache, fastmath, debug, name)
+    options = Options(False, (), False, dtype, cache, fastmath, debug, name, parallel=parallel)
     return CompiledValue(checked_function(f, args), options, args)
 
 

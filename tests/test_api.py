@@ -219,14 +219,15 @@ def test_debug_with_out():
     assert_close(out, WANTED[1])
 
 
-@pytest.mark.parametrize("options", [{"parallel": True}, {"parallel": 4}, {"checkpoint": "auto"}, {"checkpoint": 0}])
+@pytest.mark.parametrize("options", [{"parallel": 0}, {"parallel": "yes"}, {"checkpoint": "auto"}, {"checkpoint": 0}])
 def test_options_that_would_do_nothing_are_refused(options):
-    with pytest.raises(UnsupportedOp, match="in this version|is neither"):
+    with pytest.raises(UnsupportedOp, match="is neither"):
         compile_grad(square, **options)
 
 
-@pytest.mark.parametrize("options", [{"parallel": "auto"}, {"parallel": False}, {"checkpoint": None}, {"checkpoint": True},
-                                     {"checkpoint": False}, {"checkpoint": 10}, {"fastmath": False}, {"cache": False}])
+@pytest.mark.parametrize("options", [{"parallel": "auto"}, {"parallel": False}, {"parallel": True}, {"parallel": 4},
+                                     {"checkpoint": None}, {"checkpoint": True}, {"checkpoint": False}, {"checkpoint": 10},
+                                     {"fastmath": False}, {"cache": False}])
 def test_options_that_are_taken(options):
     assert_close(compile_grad(square, **options)(X), WANTED)
 

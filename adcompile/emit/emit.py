@@ -18,6 +18,7 @@ from ..ir.loops import (
     Alloc,
     Assign,
     Break,
+    Buffer,
     Expr,
     Fill,
     For,
@@ -54,9 +55,13 @@ class Printer:
 
     def module(self) -> str:
         """The whole module."""
+        return self.assemble([self.kernel(), self.entry()])
+
+    def assemble(self, functions: list[str]) -> str:
+        """A module of these functions, with what they need before them."""
         parts = [self.docstring(), "import math\n\nimport numba as nb\nimport numpy as np\n", self.settings()]
         parts += [support_source(f) for f in support_closure(self.program.support)]
-        parts += [self.kernel(), self.entry()]
+        parts += functions
         text = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
         text = text.replace(self.docstring() + "\n\n\n",
                             self.docstring() + "\n\n").replace("import numpy as np\n\n\n", "import numpy as np\n\n")
@@ -90,24 +95,31 @@ class Printer:
 
     # ------------------------------------------------------------------------------------------------ functions
     def kernel(self) -> str:
+        """The function that writes gradients into buffers and returns the value."""
+        arguments = [name for name, _ in (*self.program.parameters, *self.program.gradients)]
+        return self.function(self.program.interface.kernel, arguments)
+
+    def function(self, name: str, arguments: list[str]) -> str:
+        """A numba function that runs the program's body."""
         program = self.program
-        arguments = ", ".join(name for name, _ in (*program.parameters, *program.gradients))
-        lines = ["@nb.njit(fastmath=FASTMATH, error_model=\"numpy\", nogil=True)",
-                 f"def {program.interface.kernel}({arguments}):"]
+        lines = ["@nb.njit(fastmath=FASTMATH, error_model=\"numpy\", nogil=True)", f"def {name}({', '.join(arguments)}):"]
         body = [*self.size_reads()]
         rest = program.body
         while rest and isinstance(rest[0], If) and isinstance(rest[0].body[0], Raise):
             body += self.statement(rest[0], 0)
             rest = rest[1:]
-        for buffer in program.buffers:
-            shape = ", ".join(self.dim(d) for d in buffer.type.dims)
-            shape = shape if len(buffer.type.dims) == 1 else f"({shape})"
-            dtype = "" if buffer.type.dtype is DType.f64 else f", dtype=np.{buffer.type.dtype.numpy.name}"
-            body.append(f"{buffer.name} = np.empty({shape}{dtype})")
+        body += map(self.allocation, program.buffers)
         body += [line for s in rest for line in self.statement(s, 0)]
         if program.returns:
             body.append("return " + ", ".join(self.expr(e) for e in program.returns))
         return "\n".join(lines + ["    " + line if line else "" for line in body or ["pass"]])
+
+    def allocation(self, buffer: Buffer) -> str:
+        """The line that makes a buffer."""
+        shape = ", ".join(self.dim(d) for d in buffer.type.dims)
+        shape = shape if len(buffer.type.dims) == 1 else f"({shape})"
+        dtype = "" if buffer.type.dtype is DType.f64 else f", dtype=np.{buffer.type.dtype.numpy.name}"
+        return f"{buffer.name} = np.empty({shape}{dtype})"
 
     def size_reads(self) -> Iterator[str]:
         """`n, d = X.shape`, for the parameters that sizes in use come from."""

@@ -366,3 +366,41 @@ def program_lines(program: Program) -> Iterator[str]:
         yield f"  buffer {buffer.name}: {buffer.type}  -- {buffer.why}"
     yield from statement_lines(program.body, 1)
     yield f"  return {', '.join(map(outer_text, program.returns))}"
+
+
+# ------------------------------------------------------------------------------------------------ cut for threads
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a program that one function runs. `takes`: local scalars that come from the stretches before; `gives`:
+    those that later ones need."""
+
+    name: str
+    body: tuple[Statement, ...]
+    takes: tuple[str, ...]
+    gives: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SharedLoop:
+    """A loop whose turns threads share. `sums`: scalars that every thread sums up from 0 and that are added up afterwards;
+    `extremes`: scalars with `max` or `min`; `added`: arrays likewise summed; `scratch`: arrays that every thread has for
+    itself."""
+
+    name: str
+    loop: For
+    takes: tuple[str, ...]
+    sums: tuple[tuple[str, Number], ...]
+    extremes: tuple[tuple[str, str], ...]
+    added: tuple[str, ...]
+    scratch: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A program in pieces, to be run one after the other. `work`: how much there is to do in the shared loops, in rough
+    operations."""
+
+    program: Program
+    pieces: tuple[Segment | SharedLoop, ...]
+    buffers: tuple[Buffer, ...]
+    work: Dim

@@ -172,14 +172,16 @@ class CallWriter:
         return "(" + "".join(p + ", " for p in positional).strip() + ")", "{" + ", ".join(keywords) + "}"
 
     def write(self, name: str, primal: int, classes: Mapping[int, type] = MappingProxyType({}),
-              buffers: Sequence[tuple[int, Type]] = ()) -> str:
+              buffers: Sequence[tuple[int, Type]] = (), small: str | None = None) -> str:
         """The text of the function. `primal`: how many results are not gradients; `classes`: of some parameters, the
         class that their values must have (numba takes a masked array for an array); `buffers`: where the kernel is called
-        and not the entry, for each gradient the parameter that has its shape, and its type."""
+        and not the entry, for each gradient the parameter that has its shape, and its type; `small`: what must hold for a
+        call to stay on one thread."""
         reads = [self.read(i.access) for i in self.signature.inputs]
         inputs = ", ".join(reads)
         conditions = self.all_conditions()
         conditions += [f"{self.constant(type)}({reads[k]}) is {self.constant(c)}" for k, c in classes.items()]
+        conditions += [small] if small else []
         body = [f"if not ({' and '.join(conditions)}):", f"    raise {self.prefix}Miss"] if conditions else []
         body += self.write_kernel(reads, primal, buffers) if buffers else self.write_entry(inputs, primal)
         if self.takes_out():

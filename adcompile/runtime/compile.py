@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import linecache
 import sys
-import time
 import types as python_types
 from collections.abc import Callable
 from functools import cached_property
@@ -101,33 +100,13 @@ def plain_type_is(value: Any, expected: types.Type) -> bool:
     return type(value) is {"float64": float, "int64": int, "complex128": complex}.get(expected.name)
 
 
-class CompiledModule:
-    """One generated module, with its entry and its kernel as exact numba functions, made when first asked for.
+class GeneratedModule:
+    """One generated module and its functions, each compiled for exact types when first asked for."""
 
-    `direct`: calls go into the kernel, for NumPy makes arrays in less time than numba takes to hand one over. The entry
-    then serves `@njit` code alone. Scalar gradients are cheaper to get from the entry.
-    """
-
-    def __init__(self, source: str, name: str, params: tuple[Type, ...], gradients: tuple[Type, ...], *, cache: bool) -> None:
+    def __init__(self, source: str, name: str, *, cache: bool) -> None:
         self.source, self.name, self.cache = source, name, cache
-        self.param_types = tuple(numba_type(t) for t in params)
-        self.buffer_types = tuple(numba_type(t, buffer=True) for t in gradients)
         self.module = load_module(source, name)
-        started = time.perf_counter()
         self.loaded_from_cache = False
-        self.direct = bool(gradients) and all(t.rank for t in gradients)
-        self.called = self.kernel if self.direct else self.entry        # compiles
-        self.seconds = time.perf_counter() - started
-
-    @cached_property
-    def entry(self) -> Any:
-        """The numba function `entry(*params) -> (value, ..., *gradients)`."""
-        return self.exact(self.name, self.param_types)
-
-    @cached_property
-    def kernel(self) -> Any:
-        """The numba function `kernel(*params, *gradient_buffers) -> value`."""
-        return self.exact(f"{self.name}_kernel", self.param_types + self.buffer_types)
 
     def exact(self, function: str, signature: tuple[types.Type, ...]) -> Any:
         """The module's function of this name, compiled (or loaded) for exactly these types; made once a process."""
@@ -154,6 +133,37 @@ class CompiledModule:
             exact.add_overload(ready)
             exact._cache.save_overload(signature, ready)
         return exact
+
+
+class CompiledModule(GeneratedModule):
+    """The module of a program, with its entry and its kernel as exact numba functions.
+
+    `direct`: calls go into the kernel, for NumPy makes arrays in less time than numba takes to hand one over. The entry
+    then serves `@njit` code alone. Scalar gradients are cheaper to get from the entry. `sharing`: see `threads.Sharing`.
+    """
+
+    def __init__(self, source: str, name: str, params: tuple[Type, ...], gradients: tuple[Type, ...], *, cache: bool,
+                 sharing: Any = None) -> None:
+        super().__init__(source, name, cache=cache)
+        self.sharing = sharing
+        self.param_types = tuple(numba_type(t) for t in params)
+        self.buffer_types = tuple(numba_type(t, buffer=True) for t in gradients)
+        self.direct = bool(gradients) and all(t.rank for t in gradients)
+
+    @cached_property
+    def called(self) -> Any:
+        """What a call runs."""
+        return self.kernel if self.direct else self.entry
+
+    @cached_property
+    def entry(self) -> Any:
+        """The numba function `entry(*params) -> (value, ..., *gradients)`."""
+        return self.exact(self.name, self.param_types)
+
+    @cached_property
+    def kernel(self) -> Any:
+        """The numba function `kernel(*params, *gradient_buffers) -> value`."""
+        return self.exact(f"{self.name}_kernel", self.param_types + self.buffer_types)
 
 
 def load_module(source: str, name: str) -> python_types.ModuleType:

@@ -20,6 +20,7 @@ class InterpretedModule:
 
     loaded_from_cache = False
     direct = False
+    sharing = None
     seconds = 0.0
 
     def __init__(self, function: Function, source: str, gradients: int) -> None:

@@ -85,13 +85,23 @@ class Specialisation:
 
     def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """The function that calls it."""
-        text = self.writer.write(self.function.name, self.primal, self.classes(), self.buffers() if self.module.direct else ())
+        text = self.writer.write(self.function.name, self.primal, self.classes(), self.buffers() if self.module.direct else (),
+                                 self.small())
         if self.module.direct:
             return self.writer.make(self.function.name, text, None, self.module.called, slow)
         kernel = LazyKernel(self.module)
         fast = self.writer.make(self.function.name, text, self.module.called, kernel, slow)
         kernel.namespace = fast.__globals__
         return fast
+
+    def small(self) -> str | None:
+        """The condition under which a call has too little to do for threads."""
+        if self.module.sharing is None:
+            return None
+        where = {symbol: self.writer.read(self.signature.inputs[s.parameter].access)
+                 + ("" if s.axis is None else f".shape[{s.axis}]") for symbol, s in self.function.sizes.items()}
+        text: str = self.module.sharing.small_text(where)
+        return text
 
     def buffers(self) -> list[tuple[int, Type]]:
         """For each gradient, in order: the parameter that it has the shape of, and its type."""
@@ -136,26 +146,34 @@ class Specialisation:
 
     def guards_hold(self, values: tuple[Any, ...]) -> bool:
         """Whether the sizes are as assumed."""
-        sizes = {symbol: int(values[s.parameter]) if s.axis is None else values[s.parameter].shape[s.axis]
-                 for symbol, s in self.function.sizes.items()}
+        sizes = self.sizes(values)
         for value, param in zip(values, self.function.params):
             if param.type.rank and any(d.evaluate(sizes) != n for d, n in zip(param.type.dims, value.shape)):
                 return False
         return all(guard.holds(sizes) for guard in self.function.guards)
 
+    def sizes(self, values: tuple[Any, ...]) -> dict[str, int]:
+        """The sizes that these parameters have."""
+        return {symbol: int(values[s.parameter]) if s.axis is None else values[s.parameter].shape[s.axis]
+                for symbol, s in self.function.sizes.items()}
+
     def run(self, values: tuple[Any, ...], out: Any) -> Any:
         """Call the kernel with parameters that match."""
-        if out is None and not self.module.direct:
+        sharing = self.module.sharing
+        shared = sharing is not None and sharing.is_worth(self.sizes(values))
+        if out is None and not self.module.direct and not shared:
             flat = self.module.called(*values)
             return self.rebuild(flat if isinstance(flat, tuple) else (flat,))
+        kernel = sharing.module if shared else self.module.kernel
         if out is None:
-            made = tuple(np.empty(values[k].shape, type.dtype.numpy) for k, type in self.buffers())
-            value = self.module.called(*values, *made)
-            return self.rebuild((value if isinstance(value, tuple) else (value,)) + made)
+            made = tuple(np.empty(np.shape(values[k]), type.dtype.numpy) for k, type in self.buffers())
+            value = kernel(*values, *made)
+            gradients = tuple(m if m.ndim else m.item() for m in made)
+            return self.rebuild((value if isinstance(value, tuple) else (value,)) + gradients)
         given = flatten_like(out, self.writer.gradient_tree(), "out")
         buffers = [buffer_for(g, self.function.params[i].type, np.shape(values[i]), [*values, *given[:k]])
                    for k, (g, i) in enumerate(zip(given, self.wrt_order))]
-        value = self.module.kernel(*values, *buffers)
+        value = kernel(*values, *buffers)
         for target, buffer in zip(given, buffers):
             if target is not buffer:
                 target[...] = buffer
