@@ -111,9 +111,18 @@ def view_made_in_one_branch(x: Any, y: Any, p: Any, k: int) -> Any:
     return np.dot(v, x)
 
 
+def rows_left_in_the_first_turn(x: Any, y: Any, p: Any, k: int) -> Any:
+    w = np.outer(x, y)
+    for i in p:
+        w[(i * i + 1) % len(x), 2] *= np.tanh(np.sin(w[min(i + 1, len(x) - 1), 0]))
+        break
+    return np.sum(w)
+
+
 ONCE_WRONG = (one_number_stored, cotangent_of_two, name_of_another_array, read_where_it_is_stored, pieces_of_unknown_length,
               written_in_one_branch, two_names_of_a_new_array,
-              read_again_of_the_last_state, view_made_in_one_branch)
+              read_again_of_the_last_state, view_made_in_one_branch,
+              rows_left_in_the_first_turn)
 
 
 @pytest.mark.parametrize("function", ONCE_WRONG)

@@ -338,9 +338,10 @@ def run_again(sweep: Reverse, loop: Operation, bounds: Sequence[Operand], initia
     again = Operation("for", (*bounds, *initial), results, regions=(body,), location=loop.location)
     sweep.adopt(copy.values, again)
     sweep.alive.follow(copy.values)
+    finished = dict(sweep.alive.reads)
     sweep.capacities[body.arguments[0]] = Dim.symbol(symbol)
     with builder.region() as out:
         reverse_for(sweep, again, cotangents)
     block: Block = out[0]
-    for each in (*(with_reads(o, sweep.alive.reads) for o in sweep.current(again)), *block.operations):
+    for each in (*(with_reads(o, finished) for o in sweep.current(again)), *block.operations):
         builder.append(each)
