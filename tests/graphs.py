@@ -151,6 +151,37 @@ def pieces(b: Builder, x: Value) -> Any:
     return total(both * both)
 
 
+def piece(x: Value, start: int, length: Dim | int) -> Any:
+    """x[start:start + length]."""
+    return ops.slice(x, starts=(Dim.of(start),), steps=(1,), dims=(Dim.of(length) if isinstance(length, int) else length,))
+
+
+@graph(p=np.append(X, 0.5), A=rng.normal(size=(4, 5)))
+def intercept_and_weights(b: Builder, p: Value, A: Value) -> Any:
+    """p[0] is added to A @ p[1:]; the weights are in a penalty as well."""
+    w = piece(p, 1, p.type.dims[0] - 1)
+    with_sizes = ops.slice(A, starts=(Dim.of(0), Dim.of(0)), steps=(1, 1), dims=(A.type.dims[0], p.type.dims[0] - 1))
+    z = ops.contract(with_sizes, w, a_labels=(0, 1), b_labels=(1,), out_labels=(0,))
+    first = ops.reshape(piece(p, 0, 1), dims=())
+    return total(ops.tanh(z + spread(first, z))) + total(w * w)
+
+
+@graph(x=X, A=rng.normal(size=(5, 4)))
+def overlapping_parts(b: Builder, x: Value, A: Value) -> Any:
+    n = x.type.dims[0]
+    columns = ops.slice(A, starts=(Dim.of(0), Dim.of(0)), steps=(1, 1), dims=(A.type.dims[0], n - 1))
+    y = ops.contract(columns, piece(x, 1, n - 1), a_labels=(0, 1), b_labels=(1,), out_labels=(0,))
+    return total(ops.sin(y)) + total(ops.sin(piece(x, 0, n - 1)))
+
+
+@graph(x=X, A=rng.normal(size=(5, 3)))
+def parts_with_a_gap(b: Builder, x: Value, A: Value) -> Any:
+    n = x.type.dims[0]
+    columns = ops.slice(A, starts=(Dim.of(0), Dim.of(0)), steps=(1, 1), dims=(A.type.dims[0], n - 2))
+    y = ops.contract(columns, piece(x, 2, n - 2), a_labels=(0, 1), b_labels=(1,), out_labels=(0,))
+    return total(ops.sin(y)) + total(ops.exp(piece(x, 0, 1)))
+
+
 @graph(x=X, k=np.array([0, 2, 2, 4]))
 def gathered(b: Builder, x: Value, k: Value) -> Any:
     picked = ops.gather(x, ops.wrap_index(k, dim=x.type.dims[0]), axes=(0,))

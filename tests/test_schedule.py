@@ -257,6 +257,23 @@ def test_dead_operations_are_not_emitted() -> None:
     assert "exp" not in emit(program)
 
 
+def source_of(name: str) -> str:
+    g = GRAPHS[name]()
+    return emit(check(g.function, g.args, g.wrt, compiled=True))
+
+
+def test_the_gradient_of_parts_of_an_argument_is_made_in_its_place() -> None:
+    source = source_of("intercept_and_weights")
+    assert source.count("np.empty") == 1 and "[:] = 0" not in source, source
+    assert "p_bar[0] = " in source and "p_bar[i + 1] += " in source, source
+
+
+def test_parts_that_overlap_or_leave_gaps_start_from_zeros() -> None:
+    for name in ("overlapping_parts", "parts_with_a_gap"):
+        source = source_of(name)
+        assert "x_bar[:] = 0.0" in source, source
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (4, 0), (0, 0), (1, 1)])
 def test_empty_arrays(shape: tuple[int, int]) -> None:
     g = GRAPHS["logistic"]()

@@ -302,6 +302,20 @@ def test_aligned_updates_happen_in_place() -> None:
     assert source.count("np.empty") == 2, source
 
 
+def test_what_a_loop_adds_up_is_added_in_its_place() -> None:
+    """As the gradient of weights: total = total - outer(x, x)."""
+    def body(b: Builder, w: Value, x: Value, n: Value) -> Any:
+        def turn(i: Value, w: Value, x: Value) -> tuple[Any, ...]:
+            product = ops.contract(x, ops.tanh(x), a_labels=(0,), b_labels=(1,), out_labels=(0, 1))
+            step = ops.contract(product, product, a_labels=(0, 1), b_labels=(1, 2), out_labels=(0, 2))
+            return w - step, x * 0.5
+        return loop(b, 0, n, (w, x), turn)[0]
+
+    source = source_of(graph(w=np.outer(X, X), x=X, n=3, same={"w_0": "x_0", "w_1": "x_0"})(body)(), compiled=True)
+    assert source.count("np.empty") == 3, source            # w, x and tanh(x)
+    assert "c0[k, l] -= " in source, source
+
+
 def test_zeros_that_several_loops_start_from_are_several() -> None:
     def body(b: Builder, x: Value, n: Value) -> Any:
         zeros = spread(number(0.0), x)

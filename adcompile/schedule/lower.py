@@ -42,6 +42,7 @@ from .index import (
 )
 from .inplace import CONTROL, VIEWS, Plan, Planner
 from .names import is_unnamed
+from .sums import Frame, Place, Sums
 
 MACRO_COST = 4.0            # recompute elementwise values up to this many flops rather than keep them
 WIDENED_COST = 2.0                  # the same for a value that is read along axes it does not have
@@ -103,6 +104,11 @@ class Definition:
     location: Location | None = None
     whole: bool = False                    # shares its storage, or is read by a loop: kept over all its axes, in order
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether it is complete only after its last statement."""
+        return self.start is not None or any(s.kind != "=" for s in self.statements)
+
 
 def read_over_more_axes(operations: list[Operation]) -> set[Value]:
     """Values that something reads along axes which they do not have: computed anew there, they would be computed more
@@ -162,9 +168,7 @@ class Lowering:
         self.definitions: dict[Value, Definition] = {}
         self.views: dict[Value, tuple[GraphOperand | Operand, IndexMap]] = {}
         self.over: dict[Value, Value] = {}                    # results that are in the storage of another value
-        self.parts: dict[Value, tuple[Value, str]] = {}       # an accumulation merged into another: (that one, sign)
-        self.merged: set[Value] = set()                       # inner sums of such merged accumulations
-        self.sums: dict[Value, list[tuple[GraphOperand, str]]] = {}   # such a sum: its terms that are not accumulations
+        self.sums = Sums(self)                                # sums of accumulations, which are made in one place
         self.wishes: dict[Value, str] = {}                    # names for storage whose first value has none
         self.rotated: set[Value] = set()                      # results of loops that do so
         self.outputs: list[Operand | Value] = []
@@ -183,20 +187,18 @@ class Lowering:
         return self
 
     def attempt(self, merging: bool) -> None:
-        for op in reversed(self.operations):
-            if (
-                merging
-                and op.op in ("add", "sub", "neg", "scatter_add")
-                and op.result not in self.merged
-                and op.result not in self.parts
-            ):
-                self.merge_sum(op)
+        if merging:
+            self.sums.find(reversed(self.operations))
         for op in self.operations:
-            self.location = op.location
-            self.forward = id(op) in self.forward_operations if self.parent is None else self.parent.forward
-            if not any(r in self.merged for r in op.results):
+            self.go_to(op)
+            if not any(r in self.sums.merged for r in op.results):
                 self.lower(op)
         self.lower_results()
+
+    def go_to(self, op: Operation) -> None:
+        """Take note of which operation statements are for."""
+        self.location = op.location
+        self.forward = id(op) in self.forward_operations if self.parent is None else self.parent.forward
 
     def out_of_order(self) -> bool:
         """Whether something reads a value after it was overwritten."""
@@ -310,77 +312,6 @@ class Lowering:
                 found += self.expand(inner)
         return found
 
-    # ------------------------------------------------------------------------------------------------ merged sums
-    def merge_sum(self, op: Operation) -> None:
-        """If a sum adds up several accumulations that nothing else reads, let them all accumulate into its own array."""
-        if op.result in self.plan.over:
-            return
-        leaves: list[tuple[GraphOperand, str]] = []
-        inner: list[Value] = []
-        self.collect(op, "+", leaves, inner)
-        accumulated = [v for v, _ in leaves if isinstance(v, Value) and self.accumulates(v, op.result)]
-        scattered = any(self.maker[v].op in ("pad", "scatter_add") for v in accumulated)
-        enough = scattered or len(accumulated) > (op.op != "neg")           # -(sum of products): subtract instead of adding
-        if not enough or not op.result.type.dims:
-            return
-        self.merged.update(inner)
-        self.parts.update({v: (op.result, sign) for v, sign in leaves if isinstance(v, Value) and v in accumulated})
-        self.sums[op.result] = [(v, sign) for v, sign in leaves if v not in accumulated and not self.is_zero(v)]
-
-    def collect(self, op: Operation, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]) -> None:
-        """The terms of a sum, with signs; `inner` gets the sums inside it."""
-        self.collect_operand(op.operands[0], sign if op.op != "neg" else opposite(sign), leaves, inner)
-        if op.op == "scatter_add":
-            leaves.append((op.result, sign))
-        elif op.op != "neg":
-            self.collect_operand(op.operands[1], sign if op.op == "add" else opposite(sign), leaves, inner)
-
-    def collect_operand(
-        self, operand: GraphOperand, sign: str, leaves: list[tuple[GraphOperand, str]], inner: list[Value]
-    ) -> None:
-        made = self.maker.get(operand) if isinstance(operand, Value) else None
-        if made is None or made.op not in ("add", "sub", "neg", "scatter_add") or self.uses[made.result] > 1 or \
-                made.result in self.plan.over:
-            leaves.append((operand, sign))
-            return
-        before = len(leaves), len(inner)
-        if made.op != "scatter_add":
-            inner.append(made.result)
-        if made.op == "neg":
-            self.collect_operand(made.operands[0], opposite(sign), leaves, inner)
-        else:
-            self.collect(made, sign, leaves, inner)
-        if not any(self.accumulates(v) for v, _ in leaves[before[0]:]):     # a plain expression: one term
-            leaves[before[0]:] = [(operand, sign)]
-            inner[before[1]:] = []
-
-    def accumulates(self, operand: GraphOperand, root: Value | None = None) -> bool:
-        """Whether this is made by adding into an array that nothing but the sum reads."""
-        op = self.maker.get(operand) if isinstance(operand, Value) else None
-        if op is None or op.op in CONTROL or op.result in self.plan.over or self.uses[op.result] > 1 and op.result is not root:
-            return False
-        if op.op == "contract":
-            return not set(op.attributes["a_labels"] + op.attributes["b_labels"]) <= set(op.attributes["out_labels"])
-        return op.op in ("pad", "scatter_add") or op.op == "reduce_sum" and bool(op.attributes["axes"])
-
-    def is_zero(self, operand: GraphOperand) -> bool:
-        """Whether this is an array (or number) of zeros."""
-        op = self.maker.get(operand) if isinstance(operand, Value) else None
-        if isinstance(operand, Literal):
-            return not operand.value
-        return op is not None and op.op == "broadcast" and self.is_zero(op.operands[0])
-
-    def accumulate_into(self, value: Value) -> tuple[Value, str]:
-        """Where an accumulation goes and with which sign: into its own array, or into the sum it was merged into."""
-        target, sign = self.parts.get(value, (value, "+"))
-        if target is not value or target in self.sums:
-            self.begin_sum(target)
-        return target, sign
-
-    def begin_sum(self, value: Value) -> None:
-        if value not in self.definitions:
-            self.define(value, start=Literal(0.0 if value.type.dtype.is_float else 0, value.type.dtype))
-
     # ------------------------------------------------------------------------------------------------ one operation
     def lower(self, op: Operation) -> None:
         """Lower one operation."""
@@ -388,6 +319,9 @@ class Lowering:
         row = TABLE[op.op]
         if op.op in CONTROL:
             lower_control(self, op)
+            return
+        if op.result in self.sums.terms and op.result not in self.sums.places:
+            self.sums.lower(op)
             return
         if method is not None:
             method(op)
@@ -397,8 +331,6 @@ class Lowering:
             self.lower_elementwise(op, row)
         else:
             raise UnsupportedOp(f"the operation {op.op!r} cannot be compiled", op.location)
-        if op.result in self.sums:
-            self.finish_sum(op)
         if op.op in VIEWS and (op.result in self.plan.kept or self.is_element_of_a_loop(op)) and \
                 isinstance(self.read(op.result, self.axes_for(op.result.type)), Read):
             self.views[op.result] = (self.copied(op.result, self.element_name(op)), lambda index: index)
@@ -446,18 +378,7 @@ class Lowering:
         self.definitions[base].whole = True
         return tuple(self.definitions[base].statements)
 
-    def finish_sum(self, op: Operation) -> None:
-        """The terms of a merged sum that are not accumulations themselves."""
-        self.begin_sum(op.result)
-        definition = self.definitions[op.result]
-        for leaf, sign in self.sums[op.result]:
-            axes = self.axes_for(op.result.type)
-            self.statement(op.result, axes, sign, "{0}", (self.read(leaf, axes),), axes)
-        assert definition.statements
-
     def lower_elementwise(self, op: Operation, row: Op) -> None:
-        if op.result in self.sums:
-            return
         axes = self.axes_for(op.result.type)
         operands = tuple(self.read(x, axes if x.type.dims else ()) for x in op.operands)
         if "dim" in op.attributes:
@@ -565,13 +486,10 @@ class Lowering:
         self.arrays[op.result] = op.attributes["value"]
 
     def lower_pad(self, op: Operation) -> None:
-        target, sign = self.accumulate_into(op.result)
-        merged = target is not op.result
-        self.define(target, start=zero(op.result.type.dtype))
+        self.define(op.result, start=start_of("+", op.result.type.dtype))
         axes = self.axes_for(op.operands[0].type)
-        starts, steps = op.attributes["starts"], op.attributes["steps"]
-        index = tuple(affine(a, Dim.of(step), Dim.of(start)) for a, start, step in zip(axes, starts, steps, strict=True))
-        self.statement(target, index, sign if merged else "=", "{0}", (self.read(op.operands[0], axes),), axes)
+        index = Frame.whole(op.result.type.dims).of_pad(op).at(axes)
+        self.statement(op.result, index, "=", "{0}", (self.read(op.operands[0], axes),), axes)
 
     def lower_concat(self, op: Operation) -> None:
         along = op.attributes["axis"]
@@ -607,16 +525,14 @@ class Lowering:
 
     def lower_scatter_add(self, op: Operation) -> None:
         base, *indices, updates = op.operands
-        if op.result in self.sums or op.result in self.parts:
-            target, sign = self.accumulate_into(op.result)
-            self.scatter(op, target, sign, indices, updates, base.type.rank)
-        else:
+        place = self.sums.places.get(op.result)
+        if place is None:
             self.begin_update(op)
-            self.scatter(op, op.result, "+", indices, updates, base.type.rank)
+        self.scatter(op, place, "+", indices, updates, base.type.rank)
 
     def lower_scatter_set(self, op: Operation) -> None:
         self.begin_update(op)
-        self.scatter(op, op.result, "=", op.operands[1:-1], op.operands[-1], op.operands[0].type.rank)
+        self.scatter(op, None, "=", op.operands[1:-1], op.operands[-1], op.operands[0].type.rank)
 
     def lower_slice_set(self, op: Operation) -> None:
         self.begin_update(op)
@@ -657,17 +573,17 @@ class Lowering:
         self.statement(op.result, index, kind, "{0}", (read,), axes, after=first, overwrites=(base,))
 
     def scatter(
-        self, op: Operation, target: Value, kind: str, indices: Sequence[GraphOperand], updates: GraphOperand, rank: int
+        self, op: Operation, place: Place | None, kind: str, indices: Sequence[GraphOperand], updates: GraphOperand, rank: int
     ) -> None:
         base = op.operands[0].type.dims
         lead = next((x.type.dims for x in indices if x.type.dims), ())
         axes = tuple(self.axis(d) for d in (*lead, *(d for k, d in enumerate(base) if k not in op.attributes["axes"])))
         index = self.gathered_index(op, tuple(indices), rank, axes)
-        if target is op.result and target not in self.sums:
+        if place is None:
             self.update(op, kind, index, updates, axes)
             self.statements[-1].ordered = axes[:len(lead)] if kind == "=" else ()
         else:
-            self.statement(target, index, kind, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes)
+            self.accumulate(place, index, "{0}", (self.read(updates, axes if updates.type.dims else ()),), axes)
 
     # ------------------------------------------------------------------------------------------------ reductions
     def lower_reduction(self, op: Operation) -> None:
@@ -688,17 +604,27 @@ class Lowering:
         if len(index) == len(axes):
             self.elementwise(value, index, code, operands, 1.0)
             return
-        target, sign = self.accumulate_into(value) if kind == "+" else (value, kind)
-        if target is value and target not in self.definitions:
-            used = {a for x in operands for a in operand_axes(x)}
-            kept = tuple(a for a in index if a in used)
-            places = [k for k, a in enumerate(index) if a in used]
-            if len(kept) < len(index):
-                target = Value(value.name, value.type.with_dims(tuple(value.type.dims[k] for k in places)))
-                self.view(value, target, lambda index: tuple(index[k] for k in places))
-            axes, index = tuple(a for a in axes if a in kept or a not in index), kept
-        self.define(target, start=start_of(sign, value.type.dtype))
-        self.statement(target, index, sign, code, operands, axes)
+        place = self.sums.places.get(value)
+        if place is not None:
+            self.accumulate(place, index, code, operands, axes)
+            return
+        used = {a for x in operands for a in operand_axes(x)}
+        kept = tuple(a for a in index if a in used)
+        places = [k for k, a in enumerate(index) if a in used]
+        target = value
+        if len(kept) < len(index):
+            target = Value(value.name, value.type.with_dims(tuple(value.type.dims[k] for k in places)))
+            self.view(value, target, lambda index: tuple(index[k] for k in places))
+        axes, index = tuple(a for a in axes if a in kept or a not in index), kept
+        self.define(target, start=start_of(kind, value.type.dtype))
+        self.statement(target, index, kind, code, operands, axes)
+
+    def accumulate(
+        self, place: Place, index: tuple[Index, ...], code: str, operands: tuple[Operand, ...], axes: tuple[Axis, ...]
+    ) -> None:
+        """Add to a part of an array that a sum is made in."""
+        self.statement(place.target, place.frame.at(index), place.sign, code, operands, axes, after=place.after,
+                       overwrites=place.overwrites)
 
     def lower_contract(self, op: Operation) -> None:
         a, b = op.operands
@@ -801,14 +727,6 @@ class Lowering:
         while value in self.over:
             value = self.over[value]
         return value
-
-
-def opposite(sign: str) -> str:
-    return "-" if sign == "+" else "+"
-
-
-def zero(dtype: DType) -> Literal:
-    return start_of("+", dtype)
 
 
 def start_of(kind: str, dtype: DType) -> Literal:

@@ -87,7 +87,7 @@ class Nest:
 
     def written_aligned(self, s: Statement) -> frozenset[Axis]:
         """The axes along which each iteration of a statement writes its own element and no other."""
-        if s.control is not None:
+        if s.control is not None or s.kind != "=" and s.overwrites:         # it adds to what is there
             return frozenset()
         own = self.lowering.definitions[s.target].axes
         return frozenset(a for a, i in zip(own, s.index, strict=True) if a is i)

@@ -327,17 +327,15 @@ class Writer:
         if not storage.gathered:
             letters = "".join(self.loop_names.get(a, "") for a in storage.kept)
             storage.local = storage.local or self.names.fresh(f"{wish}_{letters}" if letters else wish)
-            accumulates = storage.definition.start is not None
+            accumulates = storage.definition.accumulates
             if accumulates and storage.local == f"{wish}_1" and wish in {gradient for gradient, _ in self.gradients}:
                 storage.local = self.names.fresh(f"{wish}_sum")
-            wide = accumulates and value.type.dtype is DType.f32 and storage.definition.statements[0].kind in "+-*"
+            wide = accumulates and value.type.dtype is DType.f32 and storage.definition.statements[-1].kind in "+-*"
             storage.accumulator = self.names.fresh(f"{storage.local}_sum") if wide else storage.local
-        first, last = storage.definition.statements[0], storage.definition.statements[-1]
+        order = sorted(storage.definition.statements, key=self.place_of.__getitem__)
         if storage.definition.start is not None:
-            order = sorted(storage.definition.statements, key=self.place_of.__getitem__)
-            first, last = order[0], order[-1]
-            self.before[self.child(first, len(storage.path))].append(storage)
-        self.behind[self.child(last, len(storage.path))].append(storage)
+            self.before[self.child(order[0], len(storage.path))].append(storage)
+        self.behind[self.child(order[-1], len(storage.path))].append(storage)
 
     def child(self, s: Statement, depth: int) -> Node:
         """The node at this depth that a statement is in."""
@@ -489,7 +487,7 @@ class Writer:
         """A value is complete: store a local scalar that others read from an array."""
         definition = storage.definition
         storage.made_in = tuple(self.frames)
-        if storage.gathered or definition.start is None:
+        if storage.gathered or not definition.accumulates:
             return
         if storage.accumulator != storage.local:
             self.out(Assign(storage.local, rounded(Var(storage.accumulator), definition.value.type.dtype)))
@@ -528,7 +526,7 @@ class Writer:
             )
         elif s.kind == "=":
             self.out(assignment(storage.local, expr, s.location, is_users(s.target.name)))
-            if storage.kept and storage.definition.start is None:
+            if storage.kept and not storage.definition.accumulates:
                 self.out(Store(storage.array, tuple(map(self.index, storage.kept)), Var(storage.local), s.location))
         else:
             self.out(Accumulate(Var(storage.accumulator), s.kind, expr, s.location))
