@@ -14,7 +14,7 @@ from conftest import assert_close
 from test_capture import line_of, run
 
 from adcompile.capture import capture
-from adcompile.errors import AdcompileError, CaptureError
+from adcompile.errors import AdcompileError
 from adcompile.ir.core import walk
 from adcompile.ir.verifier import verify
 
@@ -1097,15 +1097,3 @@ def test_line_numbers_survive() -> None:
     captured = agrees(break_continue, X)
     lines = {o.location.line for o in walk(captured.function.body) if o.location is not None and o.op == "while"}
     assert lines == {line_of(break_continue, "for v in x")}
-
-
-@pytest.mark.parametrize("at", [1.0, 3.0])
-def test_raise_under_a_traced_condition_is_refused(at: float) -> None:
-    def f(x: Any) -> Any:
-        if x[0] > 2.0:
-            raise ValueError("too large")
-        return np.sum(x)
-
-    with pytest.raises(CaptureError, match=r"`raise` of a ValueError depends on a traced condition \(too large\)") as found:
-        capture(f, (np.full(2, at),))
-    assert f"test_control_flow.py:{line_of(f, 'too large')}, in f" in str(found.value)

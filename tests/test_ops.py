@@ -74,6 +74,7 @@ WHOLE = {"axis": 1, "reverse": False}
 SAMPLES: dict[str, list[Case]] = {
     "select": [((FLAGS, A, B), {})],
     "not": [((FLAGS,), {})], "and": [((FLAGS, B > 0), {})], "or": [((FLAGS, B > 0), {})], "xor": [((FLAGS, B > 0), {})],
+    "raise_if": [((np.False_,), {"exception": "ValueError", "text": "{a}, (b) # 'c'"})],
     "wrap_index": [((np.array([-1, 0, 2, -3]),), {"dim": Dim.of(3)})],
     "cast": [((A,), {"dtype": DType.f32}), ((A,), {"dtype": DType.i64}), ((FLAGS,), {"dtype": DType.f64})],
     "broadcast": [((V,), {"dims": dims(3, 4), "axes": (1,)}), ((np.float64(2.0),), {"dims": dims(2, 3), "axes": ()}),

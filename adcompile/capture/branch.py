@@ -4,17 +4,15 @@ and arrays that differ between them."""
 from __future__ import annotations
 
 import functools
-import re
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..errors import AdcompileError, CaptureError
+from ..errors import CaptureError
 from ..ir.core import Literal, Location, Value
 from ..ir.op import literal_like
+from .failure import settle_failures
 from .flow import Flow
 from .state import (
     MISSING,
@@ -33,7 +31,7 @@ from .state import (
     same_structure,
 )
 from .storage import Cell, Lost
-from .trace import NUMPY_FOLDER, PACKAGE, Trace, Tracer, function_of, user_location
+from .trace import Trace, Tracer, user_location
 
 
 def condition(trace: Trace, x: Any, construct: str) -> Any:
@@ -52,25 +50,6 @@ def condition(trace: Trace, x: Any, construct: str) -> Any:
     return x if x.dtype.kind == "b" else trace.operator(np.not_equal, x, 0)
 
 
-@contextmanager
-def refusing_raise() -> Iterator[None]:
-    """A `raise` statement in a branch of a traced condition would be carried out at capture, whatever the condition."""
-    try:
-        yield
-    except AdcompileError:
-        raise
-    except Exception as error:
-        frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
-        where = Location(frame.f_code.co_filename, line, function_of(frame))
-        if not re.search(r"\braise\b", where.source) or where.file.startswith((PACKAGE, NUMPY_FOLDER)):
-            raise
-        raise CaptureError(
-            f"`raise` of a {type(error).__name__} depends on a traced condition ({error})",
-            where,
-            "check the arguments before the call",
-        ) from error
-
-
 class Side:
     """One side of a condition: its region, and what the variables and arrays are at its end."""
 
@@ -80,6 +59,7 @@ class Side:
         self.values = snapshot.before
         self.cells: dict[Cell, Any] = {}
         self.flow: Flow | None = None
+        self.failure: tuple[Exception, Location | None] | None = None      # the error that it ends with
 
     def now(self) -> Any:
         """With variables, lists and objects as they are at this side's end."""
@@ -95,12 +75,22 @@ class Side:
             with self.trace.inside(self.region):
                 for cell, contents in self.cells.items():
                     cell.contents = contents
-                with refusing_raise():
-                    self.flow = block()
+                self.flow = self.ended(block)
                 self.values = self.snapshot.after()
                 self.cells = {cell: cell.contents for cell in self.region.before}
         finally:
             self.snapshot.restore()
+
+
+    def ended(self, block: Callable[[], Any]) -> Flow | None:
+        """How a block is left; where it ends with a `raise`, that is noted."""
+        try:
+            flow: Flow | None = block()
+        except Exception as error:
+            if self.trace.raised is None or self.trace.raised[0] is not error:
+                raise
+            self.failure, flow = self.trace.raised, None
+        return flow
 
 
 class Merge:
@@ -203,11 +193,15 @@ def stage_branch(
     location = user_location()
     for side, block in zip(sides, blocks, strict=True):
         side.run(block)
-    falling = [side for side in sides if side.flow is None]
-    done = len(falling) == 1 and rest is not None and any(side.flow is not None and side.flow.definite for side in sides)
+    falling = [side for side in sides if side.flow is None and side.failure is None]
+    leaving = any(side.failure is not None or side.flow is not None and side.flow.definite for side in sides)
+    done = len(falling) == 1 and rest is not None and leaving
     if done:
         falling[0].run(rest)
     trace.builder.location = location
+    going_on = settle_failures(trace, predicate, snapshot, sides)
+    if going_on is not None:
+        return going_on.flow, done
     return merge(trace, predicate, snapshot, sides), done
 
 
@@ -337,8 +331,18 @@ def follow(trace: Trace, flow: Flow | None, block: Callable[[], Any] | None) -> 
         return None if block is None else block()
     if block is None or flow.definite:
         return flow
-    merged, _ = stage_branch(trace, escaped(trace, flow), [lambda: flow, block], None, [])
-    return merged
+    left = escaped(trace, flow)
+    merged, _ = stage_branch(trace, left, [lambda: flow, block], None, [])
+    return certain(flow) if merged is flow else merged
+
+
+def certain(flow: Flow) -> Flow:
+    """A traced flow of which it is known by now that it leaves its block: where that is in one way, that way."""
+    flags = [isinstance(flag, bool) for flag in flow.flags]
+    if flags.count(False) != 1:
+        return flow
+    broke, continued, returned = (flag if known else True for flag, known in zip(flow.flags, flags, strict=True))
+    return Flow(broke, continued, returned, flow.value)
 
 
 def escaped(trace: Trace, flow: Flow) -> Tracer:

@@ -23,6 +23,7 @@ from .inputs import is_user_module
 from .iterables import builtin_enumerate, builtin_reversed, builtin_zip
 from .nested import call_compiled, is_compiled
 from .rewriter import HOOK
+from .text import MESSAGES, refuse_text
 from .trace import (
     TRACED,
     SymInt,
@@ -295,7 +296,7 @@ def refuse_effects(function: Any) -> None:
     module = getattr(function, "__module__", None) or ""
     if owner is not None and not isinstance(owner, types.ModuleType):
         module = (owner if isinstance(owner, type) else type(owner)).__module__ or module
-    name = getattr(function, "__name__", repr(function))
+    name = getattr(function, "__name__", type(function).__name__)
     if hashable(function) and function in INPUT_OUTPUT:
         raise CaptureError(f"`{name}` reads or writes files or the terminal inside a compiled function", user_location(),
                            "do it before the call and pass what was read as an argument")
@@ -326,6 +327,8 @@ def call_other(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords
         copy = trace.inputs.materialise(owner)
         function = getattr(copy, name) if copy is not owner else function
     keywords = {k: callback(trace.inputs.materialise(a)) for k, a in keywords.items()}
+    if isinstance(owner, str):
+        refuse_text(trace, (arguments, keywords), f"str.{function.__name__}()")
     return function(*[callback(trace.inputs.materialise(a)) for a in arguments], **keywords)
 
 
@@ -460,12 +463,18 @@ def builtin_getattr(trace: Trace, owner: Any, name: str, *default: Any) -> Any:
     return read_attribute(trace, owner, name, value)
 
 
-def builtin_print(trace: Trace, *arguments: Any, **keywords: Any) -> None:
-    """`print(...)`."""
-    if trace.regions and contains(arguments, Tracer):
-        raise CaptureError("`print` of a traced value in a traced loop or branch: the compiled function prints nothing",
-                           user_location(), "print after the call, or return the value")
-    print(*arguments, **keywords)
+def making_text(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`str`, `repr`, `format`, `ascii`, `print`."""
+    def apply(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
+        arguments = tuple(map(trace.inputs.materialise, arguments))
+        refuse_text(trace, arguments, f"{plain.__name__}()")
+        return plain(*(arguments if MESSAGES.depth else trace.pinned(arguments)), **keywords)
+    return apply
+
+
+def builtin_map(trace: Trace, function: Any, *iterables: Any) -> Any:
+    """`map(function, ...)`."""
+    return map(functools.partial(call, function), *map(trace.inputs.materialise, iterables))
 
 
 def builtin_dict(trace: Trace, *arguments: Any, **keywords: Any) -> dict[Any, Any]:
@@ -477,6 +486,7 @@ BUILTINS: dict[Any, Callable[..., Any]] = {
     isinstance: builtin_isinstance, type: builtin_type, len: builtin_len, range: builtin_range, float: builtin_float,
     int: builtin_int, bool: builtin_bool, sum: builtin_sum, min: extremum(min, np.minimum, np.min),
     max: extremum(max, np.maximum, np.max), any: quantifier(any, np.any), all: quantifier(all, np.all),
-    print: builtin_print, getattr: builtin_getattr, dict: builtin_dict, enumerate: builtin_enumerate, zip: builtin_zip,
+    **{f: making_text(f) for f in (str, repr, format, ascii, print)}, map: builtin_map,
+    getattr: builtin_getattr, dict: builtin_dict, enumerate: builtin_enumerate, zip: builtin_zip,
     reversed: builtin_reversed,
 }

@@ -6,17 +6,21 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ..errors import AdcompileError, CaptureError
+from ..ir.analysis import CAN_RAISE
 from .branch import condition, follow, stage_branch
+from .failure import fail
 from .flow import BREAK, CONTINUE, Flow, returned
 from .inputs import is_container
 from .iterables import Staged, as_staged, bounds, of_range
 from .loop import Loop
 from .state import PLACEHOLDERS, Snapshot
+from .text import MESSAGES, Written
 from .trace import UNROLL_LIMIT, Retrace, SymInt, Trace, TracedRange, Tracer, current_trace, user_location
 
 FEW_TURNS = 8  # a loop with a known number of turns is unrolled up to this
@@ -68,6 +72,48 @@ class ControlHooks:
                 "put the `with` or `try` inside of the branch, or around the whole loop",
             )
         return flow
+
+    # ------------------------------------------------------------------------------------------------ failures
+    def failing(self, make: Thunk) -> Any:
+        """The exception of a `raise` statement."""
+        trace = current_trace()
+        if trace is None:
+            return make()
+        with MESSAGES:
+            error = make()
+            error = error() if isinstance(error, type) and issubclass(error, Exception) else error
+        if isinstance(error, Exception):
+            trace.raised = error, user_location()
+        return error
+
+    def sure(self, test: Any, message: Thunk | None = None) -> None:
+        """`assert test, message`."""
+        trace = current_trace()
+        truth = known(trace, test, "assert")
+        if not isinstance(truth, Tracer):
+            if not truth:
+                raise self.failing(lambda: assertion(message))
+            return
+        assert trace is not None
+        with MESSAGES:
+            error = assertion(message)
+        fail(trace, trace.operator(np.logical_not, truth).value, error, user_location())
+
+    def shown(self, value: Any, written: str) -> Any:
+        """A value in the message of an error."""
+        return Written(f"<{written}>") if isinstance(value, Tracer) else value
+
+    @contextmanager
+    def trying(self, kinds: Thunk) -> Iterator[None]:
+        """The body of a `try` whose handlers are for these exceptions."""
+        trace = current_trace()
+        if trace is not None:
+            trace.handlers.append(kinds)
+        try:
+            yield
+        finally:
+            if trace is not None:
+                trace.handlers.pop()
 
     # ------------------------------------------------------------------------------------------------ conditions
     def branch(self, test: Any, body: Thunk | None, orelse: Thunk | None, rest: Thunk | None) -> Flow | None:
@@ -184,7 +230,12 @@ class ControlHooks:
         return gather_items(trace, iterable, function)
 
 
-FAILING = frozenset({"wrap_index", "gather", "scatter_set", "scatter_add", "slice_set", "contract"})
+FAILING = frozenset({*CAN_RAISE, "gather", "scatter_set", "scatter_add", "slice_set", "contract"})
+
+
+def assertion(message: Thunk | None) -> AssertionError:
+    """The error of an `assert`."""
+    return AssertionError() if message is None else AssertionError(message())
 
 
 def known(trace: Trace | None, x: Any, construct: str) -> Any:

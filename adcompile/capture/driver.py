@@ -129,7 +129,7 @@ def trace_function(f: Callable[..., Any], bound: inspect.BoundArguments, python:
         checks = tuple(trace.inputs.checks.values())
     active = {index for t in wrt_trees for index in leaves(t)}
     signature = Signature(name, python, inputs, trees, tree, checks, wrt_trees, isinstance(wrt, (int, str)), has_aux,
-                          tuple(x.text for k, x in enumerate(inputs) if k not in active))
+                          tuple(x.text for k, x in enumerate(inputs) if k not in active), tuple(trace.failures))
     return CapturedFunction(function, signature, {} if assume_sizes else dict(trace.sizes.hints))
 
 

@@ -19,6 +19,7 @@ from ..errors import CaptureError, UnsupportedOp
 from .control import ControlHooks
 from .grown import GrownList
 from .inputs import Origin, is_container, is_user_module
+from .text import written
 from .trace import TRACED, SymInt, Trace, Tracer, contains, current_trace, trace_anew, user_location
 
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
@@ -153,7 +154,7 @@ class Scope(ControlHooks):
         """`target[key] = value`."""
         trace = current_trace()
         if trace is not None:
-            check_local(trace, target, f"[{key!r}]")
+            check_local(trace, target, f"[{written(key)}]")
             if isinstance(target, np.ndarray) and contains((value, key), TRACED):
                 raise trace_anew(trace, target)
             if isinstance(target, list) and isinstance(key, Tracer):
@@ -181,7 +182,7 @@ class Scope(ControlHooks):
     def augment_item(self, symbol: str, target: Any, key: Any, value: Any) -> None:
         """`target[key] op= value`."""
         if isinstance(target, Tracer):
-            check_local(target.trace, target, f"[{key!r}]")
+            check_local(target.trace, target, f"[{written(key)}]")
             augment_array(target, symbol, key, value)
             return
         self.store(self.augment(symbol, self.subscript(target, key), value), target, key)

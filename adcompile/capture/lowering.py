@@ -17,6 +17,7 @@ follows a statement that may leave its block is a function too (`rest`), so that
 from __future__ import annotations
 
 import ast
+import copy
 from types import CodeType
 from typing import Any
 
@@ -84,6 +85,7 @@ class Lowering(Rewriter):
     def __init__(self, code: CodeType) -> None:
         super().__init__(code)
         self.plain = False  # the function's statements stay as they are
+        self.in_message = False  # of an error
         self.inside = False  # in a block's function: `return` gives a Flow
         self.outer: dict[str, str] = {}  # names that the user's function declares global or nonlocal
         self.method: tuple[str, ...] = code.co_varnames[:1] if "__class__" in code.co_freevars else ()
@@ -230,6 +232,36 @@ class Lowering(Rewriter):
             return node
         return self.at(ast.Return(ast.Attribute(load(HOOK), how, ast.Load())), node)
 
+    # ------------------------------------------------------------------------------------------------ failing
+    def visit_Raise(self, node: ast.Raise) -> Any:
+        """`raise E(...)`  ->  `raise H.failing(lambda: E(...))`."""
+        if node.exc is not None and not has_walrus(node.exc):
+            node.exc = self.hook("failing", self.message(node.exc), at=node)
+            node.cause = node.cause and self.visit(node.cause)
+            return node
+        return self.generic_visit(node)
+
+    def message(self, node: ast.expr) -> ast.expr:
+        """What makes an error or its message, to be evaluated later: f-strings show traced values as they are written."""
+        saved, self.in_message = self.in_message, True
+        made = self.thunk(self.visit(node))
+        self.in_message = saved
+        return made
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        written = ast.unparse(node.value)
+        self.generic_visit(node)
+        if self.in_message:
+            node.value = self.hook("shown", node.value, text(written), at=node.value)
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        """`assert test, message`  ->  `H.sure(test, lambda: message)`."""
+        if node.msg is not None and has_walrus(node.msg) or not __debug__:
+            return super().visit_Assert(node)
+        message = [] if node.msg is None else [self.message(node.msg)]
+        return self.at(ast.Expr(self.hook("sure", self.visit(node.test), *message, at=node)), node)
+
     # ------------------------------------------------------------------------------------------------ statements with blocks
     def inner(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """A list of statements inside of a statement that stays."""
@@ -241,7 +273,11 @@ class Lowering(Rewriter):
         return node
 
     def visit_Try(self, node: Any) -> Any:
+        kinds = [load("BaseException") if h.type is None else self.visit(copy.deepcopy(h.type)) for h in node.handlers]
         node.body, node.handlers = self.inner(node.body), [self.visit(h) for h in node.handlers]
+        if kinds and not self.plain:
+            handled = self.thunk(self.at(ast.Tuple(kinds, ast.Load()), node))
+            node.body = [self.at(ast.With([ast.withitem(self.hook("trying", handled, at=node))], node.body), node)]
         node.orelse = self.inner(node.orelse) if node.orelse else []
         node.finalbody = self.inner(node.finalbody) if node.finalbody else []
         return node

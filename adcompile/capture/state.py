@@ -20,6 +20,7 @@ from ..ir.types import DType, Type
 from ..library.core import as_value, broadcast_to, cast
 from .inputs import is_dataclass_instance, is_user_module
 from .rewriter import HOOK
+from .text import written
 from .trace import SymInt, Trace, Tracer, user_location
 
 NUMBERS = (bool, int, float, complex, np.generic)
@@ -125,7 +126,7 @@ def describe(x: Any) -> str:
     """A value in an error message."""
     if isinstance(x, Tracer):
         return f"a traced {x.kind()}"
-    return f"a list of length {len(x)}" if isinstance(x, list) else f"the {type(x).__name__} {x!r}"[:60]
+    return f"a list of length {len(x)}" if isinstance(x, list) else f"the {type(x).__name__} {written(x)}"[:60]
 
 
 # --------------------------------------------------------------------------------------------------------- leaves in the IR

@@ -24,10 +24,12 @@ from ..ir.builder import Builder
 from ..ir.core import Block, Function, Literal, Location, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import literal_like
+from ..ir.signature import Failure
 from ..ir.types import DType, Type, dtype_of
 from ..library.core import cast, emit, filled, permuted
 from ..library.indexing import is_inside
 from ..library.registry import LIBRARY
+from . import text
 from .inputs import Inputs, is_number
 from .rewriter import HOOK
 from .storage import Cell, Lost, Path, fitted, follow, is_view, path_to, places_of, shares_memory, written
@@ -139,6 +141,9 @@ class Trace:
         self.gradient: Gradient | None = None                              # appends the adjoint to an inner function
         self.symbols: list[str] = []                                       # of sizes that inner gradients compute
         builder.interval = self.interval
+        self.raised: tuple[Exception, Location | None] | None = None       # by the `raise` statement that ran last
+        self.handlers: list[Callable[[], Any]] = []                        # what the `try` statements around handle
+        self.failures: list[Failure] = []                                  # that the compiled function may raise
         self.open = True
 
     def __enter__(self) -> Self:
@@ -543,7 +548,7 @@ def update_of(update: Any, target: Tracer) -> Any:
 def function_name(function: Any) -> str:
     """`numpy.linalg.norm`, `math.sin`, ... as users know it."""
     module = getattr(function, "__module__", None) or ""
-    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or repr(function)
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or text.written(function)
     if isinstance(function, np.ufunc):
         module = "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
     return name if module in ("", "builtins") else f"{module}.{name}"
@@ -793,12 +798,13 @@ class Tracer:
                             "build the array from traced values with np.stack, np.concatenate or np.array([...])")
 
     def __format__(self, specification: str) -> str:
-        if specification:
-            raise self.concrete("a format like `:.2f`", "print or format the result, outside of the function")
-        return repr(self)
+        return text.shown(self, "a formatted string")
+
+    def __str__(self) -> str:
+        return text.shown(self, "str()")
 
     def __repr__(self) -> str:
-        return f"<traced {self.type}>"
+        return text.shown(self, "repr()")
 
     def __reduce__(self) -> Any:
         raise self.concrete("pickling or copying", "use x.copy()")
@@ -1151,13 +1157,15 @@ class SymInt:
         return hash(int(self))
 
     def __str__(self) -> str:
-        return str(int(self))
+        return format(self, "")
 
     def __format__(self, specification: str) -> str:
+        if text.MESSAGES.depth and self.trace.regions:              # a message that is one for all sizes
+            return f"<{self.dim}>"
         return format(int(self), specification)
 
     def __repr__(self) -> str:
-        return f"<size {self.dim}>"
+        return format(self, "") if self.trace.open and text.is_traced_code(sys._getframe(1)) else f"<size {self.dim}>"
 
     def bits(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
         """Bit operations work on the number."""

@@ -23,7 +23,7 @@ from ..ir.op import literal_like
 from ..ir.prune import clean
 from ..ir.types import DType, Type
 from .checkpoint import segmented, wants_checkpoints
-from .residuals import Copy, Plan, Planner, Turns, count, is_small, with_reads
+from .residuals import Copy, Plan, Planner, Turns, count, is_small, with_reads, without_effects
 from .rules import Cotangent, zeros
 
 if TYPE_CHECKING:
@@ -331,7 +331,8 @@ def run_again(sweep: Reverse, loop: Operation, bounds: Sequence[Operand], initia
     symbol = sweep.new_symbol()
     builder.emit("extent", (turns,), {"symbol": symbol})
     copy = Copy({}, builder, sweep.new_symbol)
-    body = copy.block(loop.regions[-1])
+    again = without_effects(Operation(loop.op, (), (), regions=(loop.regions[-1],)))
+    body = copy.block(again.regions[0])
     if loop.op == "while":
         body = Block((builder.value("turn", I64), *body.arguments), body.operations, body.yields)
     results = tuple(map(copy.new, loop.results))

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..ir.analysis import defined_symbol, operands_in, symbols_in, symbols_of
+from ..ir.analysis import defined_symbol, has_effect, operands_in, symbols_in, symbols_of
 from ..ir.builder import Builder
 from ..ir.core import Block, Operand, Operation, Value
 from ..ir.dims import Dim
@@ -144,7 +144,7 @@ class Planner:
         """What must be done of an operation to get some of its results."""
         if not operation.regions:
             return operation
-        (found,) = clean([with_reads(operation, self.reads)], wanted)
+        (found,) = clean([without_effects(with_reads(operation, self.reads))], wanted)
         return found
 
     def is_saved(self, value: Value) -> bool:
@@ -198,6 +198,15 @@ def with_reads(operation: Operation, reads: Reads) -> Operation:
     if not operation.regions or not reads:
         return operation
     regions = tuple(Block(r.arguments, tuple(reads.get(o.results[0]) or with_reads(o, reads) for o in r.operations), r.yields)
+                    for r in operation.regions)
+    return Operation(operation.op, operation.operands, operation.results, operation.attributes, regions, operation.location)
+
+
+def without_effects(operation: Operation) -> Operation:
+    """An operation that is done again: it has not raised the first time."""
+    if not has_effect(operation):
+        return operation
+    regions = tuple(Block(r.arguments, tuple(without_effects(o) for o in r.operations if o.op != "raise_if"), r.yields)
                     for r in operation.regions)
     return Operation(operation.op, operation.operands, operation.results, operation.attributes, regions, operation.location)
 

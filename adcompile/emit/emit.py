@@ -188,7 +188,7 @@ class Printer:
         if isinstance(s, Rename):
             return [f"{pad}{', '.join(s.arrays)} = {', '.join(s.others)}"]
         if isinstance(s, Raise):
-            return [f"{pad}raise {s.exception}({s.text!r})".replace("('", '("').replace("')", '")')]
+            return [f"{pad}raise {s.exception}({quoted(s.text)})"]
         setup = isinstance(s, Assign) and not depth and not s.keep and self.has_loops
         return self.commented(pad + self.simple(s), None if setup else getattr(s, "location", None), pad)
 
@@ -250,6 +250,12 @@ class Printer:
     def dim(self, dim: Dim) -> str:
         """A size in the kernel's names."""
         return ast.unparse(ast.parse(str(dim.substitute(lambda s: Dim.symbol(self.symbols.get(s, s)))), mode="eval").body)
+
+
+def quoted(text: str) -> str:
+    """A string literal in double quotes where that is as short."""
+    literal = repr(text)
+    return literal if '"' in literal or "\\'" in literal else f'"{literal[1:-1]}"'
 
 
 def shortened(text: str, room: int) -> str:

@@ -79,9 +79,17 @@ def defined_symbol(operation: Operation) -> str | None:
     return symbol
 
 
+CAN_RAISE = frozenset({"wrap_index", "raise_if"})
+
+
+def has_effect(operation: Operation) -> bool:
+    """Whether an operation does more than give values: it raises, or something in its regions does."""
+    return operation.op == "raise_if" or any(has_effect(o) for region in operation.regions for o in region.operations)
+
+
 class Live:
-    """What is needed of the operations of one block, going through it backwards: values, and the symbols that `extent`s of the
-    block define."""
+    """What is needed of the operations of one block, going through it backwards: effects, values, and the symbols that
+    `extent`s of the block define."""
 
     def __init__(self, operations: Iterable[Operation], results: Iterable[Operand]) -> None:
         self.values = {x for x in results if isinstance(x, Value)}
@@ -89,8 +97,9 @@ class Live:
         self.defines_symbols = any(o.op == "extent" for o in operations)
 
     def needs(self, operation: Operation) -> bool:
-        """Whether something that was used is made by this operation."""
-        return any(y in self.values for y in operation.results) or defined_symbol(operation) in self.symbols
+        """Whether the operation has an effect, or makes something that was used."""
+        return any(y in self.values for y in operation.results) or defined_symbol(operation) in self.symbols \
+            or has_effect(operation)
 
     def use(self, operation: Operation) -> None:
         """All that the operation reads is needed."""
@@ -100,8 +109,7 @@ class Live:
 
 
 def live_operations(operations: Iterable[Operation], results: Iterable[Operand]) -> list[Operation]:
-    """The operations of one block that `results` depend on, in order. No operation of this level has an effect, so what
-    nothing reads can go."""
+    """The operations of one block that `results` depend on or that have an effect, in order."""
     operations = list(operations)
     live = Live(operations, results)
     kept: list[Operation] = []

@@ -21,6 +21,7 @@ OPERATION = re.compile(r"(?:(?P<results>%.*?) = )?(?P<op>\w+)(?P<operands>(?: [^
                        r"(?P<opens> do \(.*\) \{)?$")
 NEXT_REGION = re.compile(r"\}(?P<opens> do \(.*\) \{)$")
 LOCATION = re.compile(r"(?P<line>.*?) +  ?# (?P<file>.*):(?P<number>\d+) in (?P<function>.*)$")
+STRING = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 TYPE = re.compile(r"(?P<dtype>\w+)(?:\[(?P<dims>.*)\])?$")
 ARRAY = re.compile(r"array\((?P<dtype>\w+), (?P<shape>\(.*?\)), (?:0x(?P<data>[0-9a-f]*)|(?P<entries>\[.*\]))\)$")
 
@@ -223,9 +224,10 @@ def split_location(line: str) -> tuple[str, Location | None]:
 
 
 def split_commas(text: str) -> list[str]:
-    """The parts between commas that are in no bracket; an empty last part is left out."""
+    """The parts between commas that are in no bracket and no string; an empty last part is left out."""
     parts, depth, start = [], 0, 0
-    for k, character in enumerate(text):
+    outside = STRING.sub(lambda match: "_" * len(match[0]), text)
+    for k, character in enumerate(outside):
         depth += (character in "([{") - (character in ")]}")
         if character == "," and depth == 0:
             parts.append(text[start:k].strip())

@@ -30,6 +30,7 @@ from .types import DType
 
 COMMENT_COLUMN = 88
 WRITTEN_OUT = 16                # array constants up to this many entries are printed as numbers
+ESCAPED = {ord(c): f"\\x{ord(c):02x}" for c in "{}#"}              # in strings: what the parser looks for in a line
 
 
 def text_of(function: Function, *, locations: bool = True) -> str:
@@ -120,6 +121,8 @@ def attribute_text(attribute: Any) -> str:
         return f"({inner},)" if len(attribute) == 1 else f"({inner})"
     if isinstance(attribute, ArrayConstant):
         return constant_text(attribute)
+    if isinstance(attribute, str):
+        return repr(attribute).translate(ESCAPED)
     return str(attribute) if isinstance(attribute, DType) else repr(attribute)
 
 

@@ -1,4 +1,5 @@
-"""Blocks without what nothing reads: dead operations, and carried values of loops that only feed themselves."""
+"""Blocks without what nothing reads: dead operations, and carried values of loops that only feed themselves. Operations with an
+effect stay, and those with regions have a result at least."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def clean(operations: Iterable[Operation], results: Iterable[Operand]) -> tuple[
 def clean_regions(operation: Operation, live: set[Value]) -> Operation:
     """An operation with regions without what it computes for nobody."""
     if operation.op == "cond":
-        operation = without_results(operation, [y in live for y in operation.results])
+        read = [y in live for y in operation.results]
+        operation = without_results(operation, read if any(read) else [True, *read[1:]])
     elif operation.op in ("for", "while"):
         operation = without_results(operation, carried_and_read(operation, live))
     regions = tuple(Block(r.arguments, clean(r.operations, r.yields), r.yields) for r in operation.regions)
@@ -37,6 +39,8 @@ def carried_and_read(loop: Operation, live: set[Value]) -> list[bool]:
     skip = 1 if loop.op == "for" else 0
     body = loop.regions[-1]
     needed = [y in live for y in loop.results]
+    if not any(needed):
+        needed[0] = True
     roots: list[Operand] = []
     if loop.op == "while":
         roots = list(loop.regions[0].yields)

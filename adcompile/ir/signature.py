@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
+from .core import Location
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -124,6 +126,31 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """An error of the user's that the compiled function raises as `exception(text)`, both of which tell which one it is."""
+
+    exception: str
+    text: str
+    kind: type[Exception]
+    arguments: tuple[Any, ...]
+    state: Mapping[str, Any]                        # its attributes
+    location: Location | None
+
+    def is_like(self, other: Failure) -> bool:
+        """Whether the compiled function raises the same."""
+        return (self.exception, self.text) == (other.exception, other.text)
+
+    def make(self) -> Exception:
+        """The user's own exception, anew; a note says which line raises it."""
+        error = self.kind.__new__(self.kind, *self.arguments)
+        error.args = self.arguments
+        vars(error).update(self.state)
+        if self.location is not None:
+            error.add_note(f"  {self.location}, in {self.location.function}\n    {self.location.source}")
+        return error
+
+
+@dataclass(frozen=True)
 class Signature:
     """All that is needed to call a specialisation from Python."""
 
@@ -137,3 +164,9 @@ class Signature:
     single_wrt: bool = True                         # `wrt` was one name, not a tuple: the gradient is not a tuple either
     has_aux: bool = False
     constants: tuple[str, ...] = field(default=())  # texts of inputs that take no gradient
+    failures: tuple[Failure, ...] = ()              # that the user's code raises where traced values say so
+
+    def failure(self, error: Exception) -> Failure | None:
+        """Which of the user's errors the compiled function means by one that it raised."""
+        text = error.args[0] if error.args else ""
+        return next((f for f in self.failures if (f.exception, f.text) == (type(error).__name__, text)), None)

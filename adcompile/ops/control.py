@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+from typing import Any
+
 from ..errors import ShapeError
 from ..ir.core import Block
 from ..ir.op import Op, register
@@ -52,6 +55,21 @@ def cond_type(predicate: Type, *, regions: tuple[Block, ...]) -> Types:
     return yield_types(then)
 
 
+def raise_if_type(failed: Type, *, exception: str, text: str) -> Type:
+    """A bool, which nothing reads."""
+    check("the condition of a raise_if", (failed,), (Type(DType.bool),))
+    return failed
+
+
+def raise_if_reference(failed: Any, *, exception: str, text: str) -> Any:
+    """Raises the builtin exception where the condition is true."""
+    if failed:
+        raise getattr(builtins, exception)(text)
+    return failed
+
+
 for_: Op = register(Op("for", "control", None, for_type, why="its derivative is a loop: differentiate/ builds it"))
 while_: Op = register(Op("while", "control", None, while_type, why="its derivative is a loop: differentiate/ builds it"))
 cond: Op = register(Op("cond", "control", None, cond_type, why="its derivative is a cond: differentiate/ builds it"))
+# The only op with an effect: it stays though nothing reads it, where it is, and raises the builtin exception of this name.
+raise_if: Op = register(Op("raise_if", "nondifferentiable", raise_if_reference, raise_if_type, why="it has an effect only"))

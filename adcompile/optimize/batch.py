@@ -180,7 +180,7 @@ class Batch:
     def control(self, operation: Operation) -> list[Entry]:
         """An operation with regions: as it is where it is uniform; a cond of batched branches where its predicate is."""
         operands = [self.entry(x) for x in operation.operands]
-        if not all(isinstance(e, Uniform) for e in operands):
+        if not all(isinstance(e, Uniform) for e in operands) or not self.may_leave(operation):
             raise NotBatchable(operation.op)
         values = {x: e.value for x, e in self.entries.items() if isinstance(e, Uniform)}
         varying = {x for x, e in self.entries.items() if not isinstance(e, Uniform)}
@@ -362,10 +362,18 @@ def rule_scatter(batch: Batch, o: Operation, entries: Sequence[Entry]) -> Value:
 
 
 POINTWISE = ("stop_gradient", "select", "cast")
+def rule_raise_if(b: Batch, o: Operation, entries: Sequence[Entry]) -> Value:
+    """Raises if it does in any turn."""
+    (failed,) = entries
+    somewhere = b.emit("reduce_any", b.along(failed, ()), axes=(0,))
+    return b.emit("raise_if", somewhere, **o.attributes)
+
+
 RULES: Mapping[str, Rule] = MappingProxyType({
     "broadcast": rule_broadcast, "reshape": rule_reshape, "transpose": rule_transpose,
     "slice": rule_window, "pad": rule_window, "concat": rule_concat,
     **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all"), rule_axes),
+    "raise_if": rule_raise_if,
     **dict.fromkeys(("argmax", "argmin", "cumsum", "cumprod", "linear_recurrence"), rule_axis),
     "contract": rule_contract, "gather": rule_gather, "scatter_add": rule_scatter, "scatter_set": rule_scatter,
 })

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.analysis import live_operations, operands_in
+from ..ir.analysis import CAN_RAISE, live_operations, operands_in
 from ..ir.builder import Builder
 from ..ir.core import Block, Operand, Operation, Value
 from ..ir.op import TABLE
@@ -235,7 +235,7 @@ def merge_branches(b: Builder, operations: Sequence[Operation], values: dict[Val
 
 def cost_of(operation: Operation) -> float:
     """The flops of an operation with its branches, infinite where it may raise or is a loop."""
-    if operation.op in ("wrap_index", "for", "while"):
+    if operation.op in CAN_RAISE or operation.op in ("for", "while"):
         return float("inf")
     own = TABLE[operation.op].cost * (ARRAY_COST if any(y.type.rank for y in operation.results) else 1.0)
     return own + sum(cost_of(o) for r in operation.regions for o in r.operations)

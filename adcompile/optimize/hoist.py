@@ -1,15 +1,13 @@
 """hoist: moves what a loop computes the same at every turn in front of the loop.
 
 Needs: verified IR. Leaves: in each `for` and `while`, only operations that depend on the loop. The branches of a `cond` keep
-theirs, which may be for one branch alone. Exact. An operation that can raise (wrap_index) stays where it is.
+theirs, which may be for one branch alone. Exact. An operation that can raise stays where it is.
 """
 
 from __future__ import annotations
 
-from ..ir.analysis import defined_symbol, symbols_of
+from ..ir.analysis import CAN_RAISE, defined_symbol, symbols_of
 from ..ir.core import Block, Function, Operation, Value
-
-CAN_RAISE = frozenset({"wrap_index"})
 
 
 def hoist(function: Function) -> Function:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ..ir.analysis import live_operations
+from ..ir.analysis import CAN_RAISE, has_effect, live_operations
 from ..ir.core import Block, Literal, Operand, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import TABLE, literal_like
@@ -74,7 +74,10 @@ class LoopRaiser:
         self.settle(carries)
         serial = [c for c in carries if c.kind is Kind.SERIAL]
         done = [c for c in carries if c.kind not in OPEN]
-        if serial and not (done and self.may_split(serial, done)):
+        effects = sum(map(has_effect, self.body.operations))
+        if effects > 1:
+            raise NotBatchable("the first turn that raises tells which error it is")
+        if serial and (effects or not (done and self.may_split(serial, done))):
             raise NotBatchable("every turn needs the one before")
         batch = LoopBatch(self, carries)
         batch.run(live_operations(self.body.operations, [x for c in done for x in c.needs]))
@@ -363,8 +366,8 @@ class LoopBatch(Batch):
         return self.loop.affine(x) if x.type.dtype is DType.i64 and not x.type.dims else None
 
     def may_leave(self, operation: Operation) -> bool:
-        """A check of an index must not be done if there is no turn."""
-        return operation.op != "wrap_index" or self.raiser.ranges.at_least(self.count, ONE)
+        """A check must not be done if there is no turn."""
+        return not (operation.op in CAN_RAISE or has_effect(operation)) or self.raiser.ranges.at_least(self.count, ONE)
 
     def compute(self, operation: Operation) -> None:
         """As any batch, but accesses to carried arrays are accesses to rows."""

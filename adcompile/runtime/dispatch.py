@@ -158,7 +158,17 @@ class Specialisation:
                 for symbol, s in self.function.sizes.items()}
 
     def run(self, values: tuple[Any, ...], out: Any) -> Any:
-        """Call the kernel with parameters that match."""
+        """Call the kernel with parameters that match. Errors of the user's code come as the user's."""
+        try:
+            return self.compute(values, out)
+        except Exception as error:
+            failure = self.signature.failure(error)
+            if failure is None:
+                raise
+        raise failure.make()
+
+    def compute(self, values: tuple[Any, ...], out: Any) -> Any:
+        """Call the kernel and put its results together."""
         sharing = self.module.sharing
         shared = sharing is not None and sharing.is_worth(self.sizes(values))
         if out is None and not self.module.direct and not shared:

@@ -18,7 +18,7 @@ from ..ir.analysis import free_values, live_operations, operands_in, symbols_of
 from ..ir.core import ArrayConstant, Block, Literal, Location, Operation, Value
 from ..ir.core import Operand as GraphOperand
 from ..ir.dims import Dim
-from ..ir.loops import SizeOf
+from ..ir.loops import Raise, SizeOf
 from ..ir.op import TABLE, Op
 from ..ir.types import DType, Type
 from .control import Control, lower_control
@@ -86,6 +86,7 @@ class Statement:
     overwrites: tuple[Value, ...] = ()     # values whose storage it changes: all their other readers come before
     control: Control | None = None         # a whole loop or choice
     ordered: tuple[Axis, ...] = ()         # axes that are run over in this order, from the outside in: the last write stays
+    raises: Raise | None = None            # instead of writing anything, where its operand is true
 
 
 @dataclass(eq=False)
@@ -690,6 +691,11 @@ class Lowering:
         self.define(places, axes)
         self.statement(places, axes, "=", "{0}", (Read(state, index),), axes, running=True)
         self.view(op.result, places, flip)
+
+    def lower_raise_if(self, op: Operation) -> None:
+        self.define(op.result, ())
+        failure = Raise(op.attributes["exception"], op.attributes["text"])
+        self.statement(op.result, (), "=", "{0}", (self.read(op.operands[0]),), (), raises=failure)
 
     # ------------------------------------------------------------------------------------------------ results
     def lower_results(self) -> None:

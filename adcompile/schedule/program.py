@@ -20,6 +20,7 @@ from ..ir.loops import (
     Expr,
     Fill,
     For,
+    If,
     Interface,
     Load,
     Number,
@@ -511,6 +512,9 @@ class Writer:
         """Write one assignment or accumulation."""
         storage = self.storage[s.target]
         expr = self.apply(s.code, s.operands)
+        if s.raises is not None:
+            self.out(If(expr, (s.raises,)))
+            return
         if s.kind in ("max", "min") and isinstance(expr, Apply):       # it is read three times
             name = self.names.fresh("t")
             self.out(Assign(name, expr, s.location))
