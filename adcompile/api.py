@@ -25,6 +25,7 @@ from .runtime.dispatch import Dispatch, Specialisation
 from .runtime.method import share_method
 
 if TYPE_CHECKING:
+    from .inspect.paths import Paths
     from .inspect.shown import Graph
 
 
@@ -211,6 +212,14 @@ class CompiledFunction:
         from .inspect.graph import model_of
         from .inspect.shown import Graph
         return Graph(model_of(self.view(args, kwargs)))
+
+    def paths(self, wrt: Any = None, at: tuple | Mapping[str, Any] | None = None, most: int = 10) -> Paths:
+        """Every path from an argument to the result, with its factors and their product; their sum is the gradient. `wrt`: the
+        argument, by name or position; `at`: the arguments of the call (a dict: by name), without which the factors are symbols;
+        `most`: how many to list, the largest first. Their number is exact however large."""
+        from .inspect.paths import paths_of
+        args, kwargs = ((), dict(at)) if isinstance(at, Mapping) else (tuple(at or ()), {})
+        return paths_of(self.view(args, kwargs), wrt, most)
 
     def kernel(self, *example_args: Any, **example_kwargs: Any) -> Any:
         """The numba function underneath, for arguments like these:

@@ -27,6 +27,8 @@ from adcompile.inspect.shown import Graph
 from adcompile.inspect.view import View
 from adcompile.ir.interpreter import interpret
 
+pytestmark = pytest.mark.plain
+
 
 def product_and_sum(a, b):
     f1 = 2 * a
