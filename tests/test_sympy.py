@@ -106,11 +106,19 @@ def test_not_a_number_stays_one() -> None:
 # ---------------------------------------------------------------------------------------------------- Piecewise
 @pytest.mark.parametrize(("at", "value", "slope"), [
     (0.0, 0.0, 1.0), (-1e-300, -1e-300, 1.0), (1.0 - 2.0**-53, 1.0 - 2.0**-53, 1.0), (1.0, 1.0, 2.0), (2.0, 4.0, 4.0),
-    (2.5, math.nan, 0.0), (math.nan, math.nan, 0.0)])
+    (2.5, math.nan, math.nan), (math.nan, math.nan, math.nan)])
 def test_boundaries_of_piecewise(at: float, value: float, slope: float) -> None:
     """The first condition that holds decides; where none does the value is NaN."""
     expr = sp.Piecewise((x, x < 1), (x**2, x <= 2), evaluate=False)
     assert_close(interpreted(expr, [x], (at,)), [value, slope], atol=0.0)
+
+
+def test_where_no_condition_holds_there_is_no_derivative() -> None:
+    """In any argument that a value or a condition depends on; elsewhere the derivative stays what it is."""
+    expr = sp.Piecewise((1, x < 1), (y, sp.And(x < 2, a > 0)), evaluate=False) + b**2
+    assert_close(interpreted(expr, [x, y, a, b], (3.0, 1.0, 1.0, 2.0)), [math.nan] * 4 + [4.0])
+    assert interpreted(expr, [x, y, a, b], (1.5, 7.0, 1.0, 2.0)) == [11.0, 0.0, 1.0, 0.0, 4.0]
+    assert interpreted(expr, [x, y, a, b], (0.5, math.inf, 1.0, 2.0)) == [5.0, 0.0, 0.0, 0.0, 4.0]
 
 
 @pytest.mark.parametrize("other", [sp.log(x), sp.sqrt(x), 1 / x, x**R(1, 3), sp.acos(x - 3), sp.exp(sp.exp(-2000 * x))], ids=str)
@@ -237,6 +245,20 @@ def test_the_object() -> None:
     assert len(f.specialisations) == 1
     assert pickle.loads(pickle.dumps(f))(3.0, 2.0) == (18.0, 12.0)
     assert ad.check_grad(f, 3.0, 2.0)
+
+
+def test_whole_numbers_do_not_take_the_slow_path() -> None:
+    names = sp.symbols("float int type out")
+    f = compile_grad(names[0]**2 * names[1] + names[2] * names[3] + b, wrt=names[0], args=[*names, [a, b]])
+    b_is_one = np.array([0.0, 1.0])
+    assert f(3.0, 2.0, 1.0, 1.0, b_is_one) == (20.0, 12.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f.dispatch, "find_or_make", lambda *call: pytest.fail(f"{call} took the slow path"))
+        assert f(3, 2, 1, 1.0, b_is_one) == f(3.0, 2, 1, 1, b_is_one) == (20.0, 12.0)
+    with pytest.raises(CaptureError, match="an int was passed"):
+        f(3, 2, 1, 1, 5)
+    with pytest.raises(OverflowError):
+        f(10**400, 2, 1, 1, b_is_one)
 
 
 def test_with_scipy() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..errors import AdcompileError, CaptureError, UnsupportedOp
-from ..ir.core import Literal, Location, Operand
+from ..ir.core import Literal, Location, Operand, Value
 from ..ir.types import DType
 from ..library import elementwise as library
 from ..library import special
@@ -354,14 +354,25 @@ class Converter:
         return emit("pow", base, self.constant(exponent))
 
     def piecewise(self, node: Any) -> Operand:
-        """Nested choices: the first condition that holds decides; NaN where none does."""
-        result: Operand | None = None
-        for pair in reversed(node.args):
+        """Nested choices: the first condition that holds decides; value and derivative are NaN where none does."""
+        always = self.value(node.args[-1].args[1])
+        total = isinstance(always, Literal) and always.value
+        result = self.value(node.args[-1].args[0]) if total else self.nowhere(node)
+        for pair in reversed(node.args[:-1] if total else node.args):
             value, condition = map(self.value, pair.args)
-            always = isinstance(condition, Literal) and condition.value
-            result = value if always else select(condition, value, NAN if result is None else result)
-        assert result is not None
+            result = select(condition, value, result)
         return result
+
+    def nowhere(self, node: Any) -> Operand:
+        """NaN, also as its derivative in all that the values and conditions of a Piecewise depend on."""
+        numbers = [pair.args[0] for pair in node.args]
+        conditions = [pair.args[1] for pair in node.args]
+        while conditions:
+            condition = conditions.pop()
+            if not is_place(condition):
+                (numbers if is_a(condition, "Relational") else conditions).extend(condition.args)
+        known = {id(x): x for x in map(self.value, numbers) if isinstance(x, Value)}
+        return reduce(plus, [NAN * x for x in known.values()]) if known else NAN
 
     def function(self, node: Any) -> Operand:
         """An applied function, a comparison or a logical connective."""
@@ -380,6 +391,12 @@ class Converter:
             assert name is not None
             result = COMPOSED[name](*operands)
         return result
+
+
+def plus(a: Operand, b: Operand) -> Operand:
+    """a + b."""
+    result: Operand = a + b
+    return result
 
 
 def times(a: Operand, b: Operand) -> Operand:

@@ -263,7 +263,8 @@ def check_call(captured: CapturedFunction, call: Mapping[str, Any]) -> None:
         wanted = f"an array of shape {shape}" if shape else "a number"
         what = f"{captured.signature.name}: {given.name} stands for {wanted}"
         if not isinstance(value, np.ndarray if shape else (int, float, np.ndarray, np.generic)):
-            raise CaptureError(f"{what}; a {type(value).__name__} was passed", where,
+            kind = type(value).__name__
+            raise CaptureError(f"{what}; {'an' if kind[0] in 'aeiou' else 'a'} {kind} was passed", where,
                                f"Pass np.array({given.name})." if shape else "Pass a number.")
         if np.shape(value) != shape:
             raise ShapeError(f"{what}; an array of shape {np.shape(value)} was passed", where,

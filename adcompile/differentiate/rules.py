@@ -8,6 +8,7 @@ finite: for a cotangent that is *maskable* (some operation below may have set en
 
 from __future__ import annotations
 
+import cmath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,11 +49,11 @@ def scaled(x: Operand, number: Any) -> Operand | None:
 def product(factor: Operand, partial: Any, strong: bool) -> Operand | None:
     """A tangent or cotangent times a partial; None where the partial is the number 0."""
     number = number_of(partial)
-    if number is not None:
+    if number is not None and (not strong or cmath.isfinite(number) or isinstance(factor, Literal)):
         return scaled(factor, number)
     if isinstance(factor, Literal):
         return scaled(partial, factor.value)
-    if factor.type.rank > partial.type.rank:
+    if isinstance(partial, Value) and factor.type.rank > partial.type.rank:
         partial = spread_scalar(partial, factor.type)
     result: Operand = apply("strong_mul" if strong else "mul", factor, partial)
     return result

@@ -172,11 +172,11 @@ class CallWriter:
         return "(" + "".join(p + ", " for p in positional).strip() + ")", "{" + ", ".join(keywords) + "}"
 
     def write(self, name: str, primal: int, classes: Mapping[int, type] = MappingProxyType({}),
-              buffers: Sequence[tuple[int, Type]] = (), small: str | None = None) -> str:
+              buffers: Sequence[tuple[int, Type]] = (), small: str | None = None, floats: Sequence[str] = ()) -> str:
         """The text of the function. `primal`: how many results are not gradients; `classes`: of some parameters, the
         class that their values must have (numba takes a masked array for an array); `buffers`: where the kernel is called
         and not the entry, for each gradient the parameter that has its shape, and its type; `small`: what must hold for a
-        call to stay on one thread."""
+        call to stay on one thread; `floats`: the arguments for which a Python integer means the float of this value."""
         reads = [self.read(i.access) for i in self.signature.inputs]
         inputs = ", ".join(reads)
         conditions = self.all_conditions()
@@ -189,8 +189,19 @@ class CallWriter:
         args, kwargs = self.same_arguments()
         out = "out" if self.takes_out() else "None"
         lines = [f"def {name}{self.header()}:", "    try:", *("        " + line for line in body),
-                 "    except Exception:", "        pass", f"    return {self.prefix}slow({args}, {kwargs}, {out})"]
+                 "    except Exception:", "        pass", *self.write_floats(floats),
+                 f"    return {self.prefix}slow({args}, {kwargs}, {out})"]
         return "\n".join(lines) + "\n"
+
+    def write_floats(self, floats: Sequence[str]) -> list[str]:
+        """Behind a miss: the call once more, with integers as floats."""
+        if not floats:
+            return []
+        kind, whole, number = (self.bind(c.__name__, c) for c in (type, int, float))     # an argument may be called `float`
+        positional = [f"{number}({x}) if {kind}({x}) is {whole} else {x}" if x in floats else x
+                      for x in self.signature.python.parameters]
+        again = ", ".join(positional + ["out=out"] * self.takes_out())
+        return [f"    if {whole} in map({kind}, ({', '.join(floats)},)):", f"        return {self.prefix}again({again})"]
 
     def write_entry(self, inputs: str, primal: int) -> list[str]:
         """The call of the entry, and what is made of its results."""
@@ -233,6 +244,7 @@ class CallWriter:
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
         exec(compile(text, filename, "exec"), namespace)
         function: Callable[..., Any] = namespace[name]
+        namespace[self.prefix + "again"] = function
         return function
 
 

@@ -86,7 +86,7 @@ class Specialisation:
     def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """The function that calls it."""
         text = self.writer.write(self.function.name, self.primal, self.classes(), self.buffers() if self.module.direct else (),
-                                 self.small())
+                                 self.small(), self.floats() if self.any_number else ())
         if self.module.direct:
             return self.writer.make(self.function.name, text, None, self.module.called, slow)
         kernel = LazyKernel(self.module)
@@ -106,6 +106,10 @@ class Specialisation:
     def buffers(self) -> list[tuple[int, Type]]:
         """For each gradient, in order: the parameter that it has the shape of, and its type."""
         return [(k, self.function.params[k].type) for k in self.wrt_order]
+
+    def floats(self) -> list[str]:
+        """The arguments that are float64 numbers."""
+        return [i.name for i, p in zip(self.signature.inputs, self.function.params, strict=True) if p.type == Type(DType.f64)]
 
     def make_rebuild(self) -> Callable[[tuple], Any]:
         """Puts the call's result together from the kernel's flat results."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -433,17 +434,17 @@ class Writer:
         for node in nodes:
             forward = {leaf.statement.forward for leaf, _ in leaves([node])}
             own.append("forward and backward in one pass" if len(forward) == 2 else "forward" if True in forward else "backward")
-        loops = [k for k, node in enumerate(nodes) if is_loop(node)]
-        if not loops:
-            return [text if "backward" not in own[:k] else "backward" for k, text in enumerate(own)]
+        if not any(map(is_loop, nodes)):
+            return list(itertools.accumulate(own, lambda before, text: "backward" if before == "backward" else text))
+        loops = [text if is_loop(node) else "" for text, node in zip(own, nodes, strict=True)]
+        earlier = list(itertools.accumulate(loops, lambda before, text: text or before))
+        later = list(itertools.accumulate(reversed(loops), lambda behind, text: text or behind))[::-1]
         found = []
         turned = False                              # a backward scalar came since the last loop
-        for k, node in enumerate(nodes):
-            behind = next((own[i] for i in loops if i >= k), None)
-            before = next((own[i] for i in reversed(loops) if i < k), None)
-            turned = not is_loop(node) and (turned or own[k] == "backward")
+        for node, text, before, behind in zip(nodes, own, earlier, later, strict=True):
+            turned = not is_loop(node) and (turned or text == "backward")
             if is_loop(node) or not before or not behind:
-                found.append(own[k] if is_loop(node) else before or behind or "")
+                found.append(text if is_loop(node) else before or behind)
             else:
                 found.append(behind if turned else before)
         return found
