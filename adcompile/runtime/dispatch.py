@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import GuardError, ShapeError
 from ..ir.core import Function
-from ..ir.signature import Access, Check, Leaf, Node, Signature, Static, Tree
+from ..ir.signature import Access, Argument, Check, Leaf, Node, Signature, Static, Tree
 from ..ir.types import DType, Type
 from .call import CallWriter, child_steps, is_record, wrt_leaves
 from .compile import CompiledModule
@@ -109,7 +109,8 @@ class Specialisation:
 
     def floats(self) -> list[str]:
         """The arguments that are float64 numbers."""
-        return [i.name for i, p in zip(self.signature.inputs, self.function.params, strict=True) if p.type == Type(DType.f64)]
+        return [i.name for i, p in zip(self.signature.inputs, self.function.params, strict=True)
+                if p.type == Type(DType.f64) and i.access == Access(Argument(i.name))]
 
     def make_rebuild(self) -> Callable[[tuple], Any]:
         """Puts the call's result together from the kernel's flat results."""
