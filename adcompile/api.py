@@ -58,8 +58,8 @@ class CompiledFunction:
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return object.__new__(type(cls.__name__, (cls,), {"__module__": cls.__module__, "__doc__": cls.__doc__}))
 
-    def __init__(self, function: Any, options: Options, args: Any = None) -> None:
-        self.options, self.sympy_args = options, args
+    def __init__(self, function: Any, options: Options, args: Any = None, functions: Any = None) -> None:
+        self.options, self.sympy_args, self.sympy_functions = options, args, functions
         self.function = function
         self.is_method = False
         self.expression: Any = None
@@ -108,10 +108,11 @@ class CompiledFunction:
     def capture_sympy(self, call: Mapping[str, Any] | None = None) -> Any:
         """The captured expression; no call is needed to know its types. `call`: refused if it does not fit them."""
         from .capture.sympy_expr import capture_sympy, check_call
-        if self.expression is None:
+        stale = self.sympy_functions is not None and call is not None       # what they read may have changed
+        if self.expression is None or stale:
             options = self.options
             self.expression = capture_sympy(self.function, options.wrt if self.gradient else None, self.sympy_args, options.name,
-                                            has_aux=options.has_aux, dtype=options.dtype)
+                                            has_aux=options.has_aux, dtype=options.dtype, functions=self.sympy_functions)
         if call is not None:
             check_call(self.expression, call)
         return self.expression
@@ -239,12 +240,12 @@ class CompiledFunction:
         if module is not None and lookup(module, name) is self:
             return name
         return rebuild, (type(self).__mro__[1], cloudpickle.dumps(self.function), self.options,
-                         pickle.dumps(self.sympy_args))
+                         pickle.dumps(self.sympy_args), cloudpickle.dumps(self.sympy_functions))
 
 
-def rebuild(kind: type[CompiledFunction], function: bytes, options: Options, args: bytes) -> CompiledFunction:
+def rebuild(kind: type[CompiledFunction], function: bytes, options: Options, args: bytes, functions: bytes) -> CompiledFunction:
     """What a pickle of a compiled function calls."""
-    return kind(cloudpickle.loads(function), options, pickle.loads(args))
+    return kind(cloudpickle.loads(function), options, pickle.loads(args), cloudpickle.loads(functions))
 
 
 def lookup(module: Any, qualname: str) -> Any:
@@ -267,7 +268,7 @@ class CompiledGrad(CompiledFunction):
     @functools.cached_property
     def value(self) -> CompiledValue:
         """`f.value(*args)`: the value alone, a kernel of its own."""
-        return CompiledValue(self.function, replace_options(self.options), self.sympy_args)
+        return CompiledValue(self.function, replace_options(self.options), self.sympy_args, self.sympy_functions)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """`f.grad(*args)`: the gradient alone."""
@@ -398,9 +399,9 @@ def location_of(function: Any) -> Location | None:
 
 
 # ---------------------------------------------------------------------------------------------------- entry points
-def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool = False, dtype: Any = None,
-                 parallel: Any = "auto", checkpoint: Any = None, cache: bool = True, fastmath: bool = True, debug: bool = False,
-                 name: str | None = None) -> Any:
+def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: Any = None, has_aux: bool = False,
+                 dtype: Any = None, parallel: Any = "auto", checkpoint: Any = None, cache: bool = True, fastmath: bool = True,
+                 debug: bool = False, name: str | None = None) -> Any:
     """Compile a function's value and gradient into one kernel: `f(*args) -> (value, gradient)`.
 
     **Arguments** `f`: a function of NumPy arrays and numbers that returns a real scalar (also a lambda, method, partial,
@@ -429,11 +430,12 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, has_aux: bool
     check_options(parallel, checkpoint, dtype)
     wrt = tuple(wrt) if isinstance(wrt, list) else wrt
     options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint, parallel)
-    return CompiledGrad(checked_function(f, args), options, args)
+    return CompiledGrad(checked_function(f, args, functions), options, args, functions)
 
 
-def compile_value(f: Any = None, *, args: Any = None, dtype: Any = None, parallel: Any = "auto", checkpoint: Any = None,
-                  cache: bool = True, fastmath: bool = True, debug: bool = False, name: str | None = None) -> Any:
+def compile_value(f: Any = None, *, args: Any = None, functions: Any = None, dtype: Any = None, parallel: Any = "auto",
+                  checkpoint: Any = None, cache: bool = True, fastmath: bool = True, debug: bool = False,
+                  name: str | None = None) -> Any:
     """Compile a function as it is: `f(*args) -> value`, any tree of arrays and numbers. Options as in `compile_grad`.
 
         >>> import numpy as np
@@ -446,7 +448,7 @@ def compile_value(f: Any = None, *, args: Any = None, dtype: Any = None, paralle
                                  fastmath=fastmath, debug=debug, name=name)
     check_options(parallel, checkpoint, dtype)
     options = Options(False, (), False, dtype, cache, fastmath, debug, name, parallel=parallel)
-    return CompiledValue(checked_function(f, args), options, args)
+    return CompiledValue(checked_function(f, args, functions), options, args, functions)
 
 
 def value_and_grad(f: Any, wrt: Any = 0, has_aux: bool = False) -> Any:
@@ -463,7 +465,7 @@ def grad(f: Any, wrt: Any = 0, has_aux: bool = False) -> Any:
     return Gradient(compile_grad(f, wrt=wrt, has_aux=has_aux))
 
 
-def checked_function(f: Any, args: Any) -> Any:
+def checked_function(f: Any, args: Any, functions: Any = None) -> Any:
     """The thing to compile, refused where it is neither a function nor a SymPy expression."""
     if isinstance(f, CompiledFunction):
         return f.function
@@ -472,8 +474,9 @@ def checked_function(f: Any, args: Any) -> Any:
             raise CaptureError("a SymPy expression needs args, its symbols in the order of the call",
                                do="compile_grad(expr, wrt=[x, y], args=[x, y, a])")
         return f
-    if args is not None:
-        raise CaptureError("args is for SymPy expressions; a Python function has its own arguments", location_of(f))
+    if args is not None or functions is not None:
+        given = "functions" if args is None else "args"
+        raise CaptureError(f"{given} is for SymPy expressions; a Python function has its own", location_of(f))
     if not callable(f):
         raise CaptureError(f"a {type(f).__name__} is not a function", do="Pass a Python function or a SymPy expression.")
     return f

@@ -291,6 +291,81 @@ def test_operations_are_those_a_person_would_write(expr: Any, ops: list[str]) ->
     assert operations(expr) == ops
 
 
+# ---------------------------------------------------------------------------------------------------- undefined functions
+F, G = sp.Function("F"), sp.Function("G")
+GAIN = {"value": 2.0}
+TABLE = np.array([0.0, 1.0, 4.0, 9.0])
+
+
+def cubed(u: Any) -> Any:
+    return u**3
+
+
+def mixed(u: Any, v: Any) -> Any:
+    return np.sin(u) * v**2
+
+
+def test_undefined_functions_are_python_functions() -> None:
+    f = compile_grad(a * F(x * y) + G(x, F(y)), wrt=[x, y], args=[x, y, a], functions={"F": cubed, G: mixed})
+    point = (0.7, 1.2, 1.5)
+    formula = a * (x * y)**3 + sp.sin(x) * y**6
+    values = dict(zip((x, y, a), point))
+    assert_close(f(*point), (exact(formula, values), tuple(exact(formula.diff(s), values) for s in (x, y))))
+    assert pickle.loads(pickle.dumps(f))(*point) == f(*point)
+    assert_close(f.value(*point), f(*point)[0])
+
+
+def test_derivatives_that_are_given() -> None:
+    """Also where they are not those of the code, also within a Piecewise, and named by SymPy itself."""
+    given = {"F": (np.floor, lambda u: 1.0), "G": (mixed, lambda u, v: (10.0 * u, 20.0))}
+    f = compile_grad(F(x * y) + G(x, y)**2, wrt=[x, y], args=[x, y], functions=given)
+    value, (in_x, in_y) = f(1.5, 2.5)
+    assert_close(value, math.floor(3.75) + mixed(1.5, 2.5)**2)
+    assert_close((in_x, in_y), (2.5 + 2 * mixed(1.5, 2.5) * 15.0, 1.5 + 2 * mixed(1.5, 2.5) * 20.0))
+    assert "stop_gradient" not in str(f.ir) and "with_slope" not in str(f.ir)
+    slopes = {"F": (np.log, lambda u: 1 / u)}
+    g = compile_grad(sp.Piecewise((F(x), x > 0), (y, True)), wrt=[x, y], args=[x, y], functions=slopes, debug=True)
+    assert g(2.0, 3.0) == (math.log(2.0), (0.5, 0.0))
+    derivative = (F(x * y) + F(x)).diff(x)                          # of SymPy: Subs(Derivative(F(t), t), t, x*y)*y + F(x)'
+    h = compile_grad(derivative, wrt=x, args=[x, y], functions=slopes, debug=True)
+    assert_close(h(2.0, 3.0), (1.0, -0.5))
+
+
+def test_functions_read_what_is_outside_of_them_anew() -> None:
+    def series(u: Any) -> Any:
+        return np.sum(TABLE * u**np.arange(len(TABLE))) * GAIN["value"]
+
+    f = compile_grad(F(x) + F(2), wrt=x, args=[x, y], functions={"F": series})
+    at = np.polynomial.Polynomial(TABLE)
+    assert_close(f(1.5, 2.0), (2 * at(1.5) + 2 * at(2.0), 2 * at.deriv()(1.5)))
+    GAIN["value"] = 4.0
+    try:
+        assert_close(f(1.5, 2.0), (4 * at(1.5) + 4 * at(2.0), 4 * at.deriv()(1.5)))
+    finally:
+        GAIN["value"] = 2.0
+
+
+@pytest.mark.parametrize(("functions", "error", "text"), [
+    ({"F": 3}, CaptureError, "neither a function nor a pair"), ({"G": cubed}, UnsupportedOp, "functions={'F': f}"),
+    ({"F": lambda u: np.array([u, u])}, DifferentiationError, "not a real number"),
+    ({"F": lambda u: u > 0}, DifferentiationError, "not a real number"),
+    ({"F": lambda u: {"a": u}}, CaptureError, "return a number"),
+    ({"F": (cubed, lambda u: (u, u))}, DifferentiationError, "2 numbers for 1 arguments"),
+])
+def test_functions_that_do_not_fit(functions: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error) as raised:
+        compile_grad(F(x) + y, wrt=x, args=[x, y], functions=functions)
+    assert text in str(raised.value)
+
+
+def test_derivatives_that_are_not_given() -> None:
+    for expr, functions in ((F(x).diff(x), {"F": cubed}), (F(x).diff(x, 2), {"F": (cubed, cubed)})):
+        with pytest.raises(UnsupportedOp, match="Derivative"):
+            compile_grad(expr, wrt=x, args=[x], functions=functions)
+    with pytest.raises(CaptureError, match="functions is for SymPy"):
+        compile_grad(cubed, functions={"F": cubed})
+
+
 # ---------------------------------------------------------------------------------------------------- refusals
 f_ = sp.Function("f")
 t = sp.Symbol("t")

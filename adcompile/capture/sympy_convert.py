@@ -19,6 +19,7 @@ from ..ir.types import DType
 from ..library import elementwise as library
 from ..library import special
 from ..library.core import emit
+from .sympy_functions import UserFunctions
 
 LARGEST_POWER = 2**31                               # of the exponents of `powi`; beyond, `pow`
 NAN = Literal(math.nan, DType.f64)
@@ -117,7 +118,7 @@ COMPOSED: dict[str, Callable[..., Any]] = {
 }
 HINTS = {
     **dict.fromkeys(("Integral", "Derivative", "Sum", "Product", "Limit", "Subs"), "Evaluate it first: expr.doit()."),
-    "AppliedUndef": "Substitute its formula with expr.subs(...), or name it in args to pass its value.",
+    "AppliedUndef": "Give its Python function with functions={{{name!r}: f}}, or name it in args to pass its value.",
     "DiracDelta": "It has no value as a number; leave it out, or replace it by a narrow smooth function.",
     "Lambda": "Pass its expression, with its variables in args.",
 }
@@ -196,11 +197,13 @@ def operands_of(node: Any) -> list[Any]:
 
 
 class Converter:
-    """Emits expressions into the current builder. `places`: the operands of the arguments."""
+    """Emits expressions into the current builder. `places`: the operands of the arguments; `functions`: what the user gave
+    for undefined functions."""
 
-    def __init__(self, places: Mapping[Any, Operand], where: Location | None) -> None:
-        self.places, self.where = places, where
+    def __init__(self, places: Mapping[Any, Operand], functions: UserFunctions, where: Location | None) -> None:
+        self.places, self.functions, self.where = places, functions, where
         self.values: dict[int, Operand] = {}
+        self.given: dict[int, list[Any]] = {}               # the arguments of each applied function that the user gave
 
     def convert(self, expressions: Sequence[Any]) -> list[Operand]:
         """The operands of some expressions."""
@@ -227,7 +230,11 @@ class Converter:
             elif id(node) not in seen:
                 seen.add(id(node))
                 stack.append((node, True))
-                if not is_place(node):
+                if self.is_given(node):
+                    operands = self.functions.operands_of(node)
+                    self.given[id(node)] = operands
+                    stack += [(x, False) for x in reversed(operands)]
+                elif not is_place(node):
                     self.check(node)
                     stack += [(x, False) for x in reversed(operands_of(node))]
                 elif node not in self.places:
@@ -238,6 +245,10 @@ class Converter:
             raise CaptureError(f"the expression contains {names}, which {'is' if len(missing) == 1 else 'are'} not in args",
                                self.where, f"Add {names} to args, or substitute numbers: expr.subs(...).")
         return order
+
+    def is_given(self, node: Any) -> bool:
+        """Whether a node is a function that the user gave, applied, or its derivative."""
+        return bool(self.functions.values) and not node.is_Symbol and self.functions.knows(node) and node not in self.places
 
     # ------------------------------------------------------------------------------------------------ refusals
     def check(self, node: Any) -> None:
@@ -256,12 +267,14 @@ class Converter:
 
     def refuse(self, node: Any) -> None:
         """Raise for a function that has no op."""
-        hint = HINTS.get(known_name(node, HINTS) or "", DEFAULT_HINT)
+        hint = HINTS.get(known_name(node, HINTS) or "", DEFAULT_HINT).format(name=type(node).__name__)
         raise UnsupportedOp(f"the SymPy function {type(node).__name__} is not supported: {describe(node)}", self.where, hint)
 
     # ------------------------------------------------------------------------------------------------ nodes
     def emit(self, node: Any) -> Any:
         """The operand of one node whose operands are there."""
+        if id(node) in self.given:
+            return self.functions.emit(node, [self.value(x) for x in self.given[id(node)]])
         if is_place(node):
             return self.places[node]
         if not node.args:

@@ -31,15 +31,17 @@ from ..library.indexing import getitem
 from .driver import CapturedFunction
 from .inputs import identifier, is_user_module
 from .sympy_convert import Converter, is_place
+from .sympy_functions import UserFunctions
 
 
 def capture_sympy(expr: Any, wrt: Any = None, args: Any = (), name: str | None = None, *, has_aux: bool = False,
-                  dtype: Any = None) -> CapturedFunction:
+                  dtype: Any = None, functions: Mapping[Any, Any] | None = None) -> CapturedFunction:
     """The graph of an expression, or of a (nested) list, tuple or matrix of them.
 
     `args`: the call's arguments in order: symbols, each a float64 scalar, and lists, tuples or matrices of symbols, each one
     array. `wrt`: the differentiated ones (as in `args`, or by position or name); one of them gives the gradient alone, a
-    list a tuple; None: no derivative. `has_aux`: the expression is `(value, aux)`.
+    list a tuple; None: no derivative. `has_aux`: the expression is `(value, aux)`. `functions`: Python functions for
+    undefined ones.
     """
     where = caller()
     if dtype is not None and np.dtype(dtype) != np.dtype("float64"):
@@ -51,13 +53,13 @@ def capture_sympy(expr: Any, wrt: Any = None, args: Any = (), name: str | None =
     layout = flatten(expr, expressions, where)
     if wrt is not None:
         check_scalar(layout, has_aux, where)
-    function, tree = build(identifier(name), arguments, layout, expressions, where)
+    function, tree, given = build(identifier(name), arguments, layout, expressions, functions, where)
     names = [a.name for a in arguments]
     python = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
-    inputs = tuple(Input(n, Access(Argument(n)), n) for n in names)
-    signature = Signature(name, python, inputs, {n: Leaf(k) for k, n in enumerate(names)}, tree,
+    inputs = (*(Input(n, Access(Argument(n)), n) for n in names), *given.inputs)
+    signature = Signature(name, python, inputs, {n: Leaf(k) for k, n in enumerate(names)}, tree, tuple(given.checks),
                           wrt=tuple(map(Leaf, chosen)), single_wrt=single, has_aux=has_aux,
-                          constants=tuple(n for k, n in enumerate(names) if k not in chosen))
+                          constants=tuple(i.text for k, i in enumerate(inputs) if k not in chosen))
     return CapturedFunction(function, signature)
 
 
@@ -258,7 +260,8 @@ def nested(shape: tuple[int, ...], operands: Iterator[Operand]) -> Operand:
 def check_call(captured: CapturedFunction, call: Mapping[str, Any]) -> None:
     """Raises where the arguments of a call are not what the expression's arguments stand for."""
     where = caller()
-    for given, param in zip(captured.signature.inputs, captured.function.params, strict=True):
+    arguments = captured.signature.inputs[:len(captured.signature.arguments)]
+    for given, param in zip(arguments, captured.function.params, strict=False):
         value, shape = call[given.name], tuple(d.constant for d in param.type.dims)
         wanted = f"an array of shape {shape}" if shape else "a number"
         what = f"{captured.signature.name}: {given.name} stands for {wanted}"
@@ -285,16 +288,18 @@ class ExpressionBuilder(Builder):
 
 
 def build(name: str, arguments: Sequence[Given], layout: Layout, expressions: Sequence[Any],
-          where: Location | None) -> tuple[Function, Tree]:
-    """The function of the expressions, and the tree of its results."""
+          functions: Mapping[Any, Any] | None, where: Location | None) -> tuple[Function, Tree, UserFunctions]:
+    """The function of the expressions, the tree of its results, and the functions that the user gave."""
     with ExpressionBuilder(name) as builder:
+        given = UserFunctions(functions, builder, where)
         places = declare(builder, arguments)
-        operands = iter(Converter(places, where).convert(expressions))
+        operands = iter(Converter(places, given, where).convert(expressions))
         results: list[Operand] = []
         tree = assemble(layout, operands, results)
         function = builder.finish(tuple(results))
     operations = tuple(live_operations(function.body.operations, results))
-    return Function(name, Block(function.params, operations, tuple(results))), tree
+    body = Block(function.params, operations, tuple(results))
+    return Function(name, body, given.sizes, tuple(given.guards)), tree, given
 
 
 def caller() -> Location | None:

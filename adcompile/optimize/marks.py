@@ -1,4 +1,4 @@
-"""erase_marks: drops `stop_gradient`, which means nothing once everything is differentiated.
+"""erase_marks: drops `stop_gradient` and `with_slope`, which mean nothing once everything is differentiated.
 
 Needs: all differentiation done. Leaves: no marks. Exact.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from ..ir.core import Block, Function, Operand, Operation, Value
 
+MARKS = ("stop_gradient", "with_slope")             # their first operand is their value
+
 
 def erase_marks(function: Function) -> Function:
-    """The function without `stop_gradient`."""
+    """The function without marks."""
     values: dict[Value, Operand] = {}
     return Function(function.name, erase(function.body, values), function.sizes, function.guards)
 
@@ -22,7 +24,7 @@ def erase(block: Block, values: dict[Value, Operand]) -> Block:
     kept: list[Operation] = []
     for operation in block.operations:
         operands = tuple(map(current, operation.operands))
-        if operation.op == "stop_gradient":
+        if operation.op in MARKS:
             values[operation.result] = operands[0]
             continue
         regions = tuple(erase(r, values) for r in operation.regions)
