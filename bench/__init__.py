@@ -1,1 +1,1 @@
-"""Measures adcompile against plain NumPy and hand-written numba: `python -m bench`."""
+"""Measures adcompile against other ways to get a gradient: `python -m bench`. README.md in this folder says how."""
