@@ -45,7 +45,7 @@ from .runtime.compile import CompiledModule
 from .runtime.debug import InterpretedModule
 from .runtime.dispatch import Specialisation
 from .runtime.threads import Sharing, ThreadedModule, thread_count
-from .schedule.schedule import schedule
+from .schedule.schedule import LANES, schedule
 from .schedule.threads import cut
 from .version import __version__
 
@@ -132,7 +132,8 @@ def inner_gradient(function: Function, wrt: tuple[int, ...], checkpoint: int | b
 def run_schedule(function: Function, context: Context) -> Program:
     """Find the loop nests."""
     gradients = context.wrt
-    return schedule(function, Interface(function.name, len(function.results) - len(gradients), gradients))
+    interface = Interface(function.name, len(function.results) - len(gradients), gradients)
+    return schedule(function, interface, lanes=LANES if context.options.fastmath else 0)
 
 
 def run_emit(program: Program, context: Context) -> str:

@@ -22,19 +22,19 @@ from adcompile.ir.dims import Dim
 from adcompile.ir.interpreter import interpret
 from adcompile.ir.loops import For, Interface, Program, walk
 from adcompile.ir.types import DType
-from adcompile.schedule.schedule import schedule
+from adcompile.schedule.schedule import LANES, schedule
 
 RANDOM = int(os.environ.get("ADCOMPILE_RANDOM", "40"))
 COMPILED = 3                        # so many of the random graphs are compiled by numba as well
 PLAIN = "class nb:\n    njit = staticmethod(lambda **options: lambda function: function)\n"
 
 
-def program_of(function: Function, wrt: tuple[int, ...] | None = None) -> tuple[Function, Program]:
+def program_of(function: Function, wrt: tuple[int, ...] | None = None, lanes: int = LANES) -> tuple[Function, Program]:
     """The function with its gradient (with `wrt`), and its loops."""
     returned = len(function.results)
     if wrt is not None:
         function = value_and_grad(function, wrt)
-    return function, schedule(function, Interface(function.name, returned, wrt or ()))
+    return function, schedule(function, Interface(function.name, returned, wrt or ()), lanes=lanes)
 
 
 def run(source: str, name: str, args: tuple[Any, ...], compiled: bool = False) -> tuple[Any, ...]:
@@ -46,9 +46,10 @@ def run(source: str, name: str, args: tuple[Any, ...], compiled: bool = False) -
     return result
 
 
-def check(function: Function, args: tuple[Any, ...], wrt: tuple[int, ...] | None = None, compiled: bool = False) -> Program:
+def check(function: Function, args: tuple[Any, ...], wrt: tuple[int, ...] | None = None, compiled: bool = False,
+          lanes: int = LANES) -> Program:
     """The loops give what the interpreter gives, and leave the arguments alone."""
-    function, program = program_of(function, wrt)
+    function, program = program_of(function, wrt, lanes)
     source = emit(program)
     kept = [np.array(a) for a in args]
     with np.errstate(all="ignore"):
@@ -219,13 +220,15 @@ class RandomGraph:
 @pytest.mark.parametrize("seed", range(RANDOM))
 def test_random_values(seed: int) -> None:
     g = RandomGraph(seed).graph
-    check(g.function, g.args, compiled=seed < COMPILED)
+    for lanes in (LANES, 2, 0):
+        check(g.function, g.args, compiled=seed < COMPILED and lanes == 2, lanes=lanes)
 
 
 @pytest.mark.parametrize("seed", range(1000, 1000 + RANDOM))
 def test_random_gradients(seed: int) -> None:
     g = RandomGraph(seed).graph
-    check(g.function, g.args, g.wrt, compiled=seed < 1000 + COMPILED)
+    for lanes in (LANES, 2, 0):
+        check(g.function, g.args, g.wrt, compiled=seed < 1000 + COMPILED and lanes == 2, lanes=lanes)
 
 
 # ------------------------------------------------------------------------------------------------ graphs of every kind
@@ -235,7 +238,8 @@ STRAIGHT = sorted(name for name, make in GRAPHS.items() if not any(op.regions fo
 @pytest.mark.parametrize("name", STRAIGHT)
 def test_graphs(name: str) -> None:
     g = GRAPHS[name]()
-    check(g.function, g.args, g.wrt, compiled=name in ("logistic", "gathered", "single_precision"))
+    for lanes in (LANES, 2, 0):
+        check(g.function, g.args, g.wrt, compiled=name in ("logistic", "gathered", "single_precision"), lanes=lanes)
 
 
 def loops(program: Program) -> list[For]:
@@ -246,9 +250,9 @@ def test_forward_and_backward_share_the_loop_over_the_data() -> None:
     g = GRAPHS["logistic"]()
     _, program = program_of(g.function, g.wrt)
     outer = [s for s in program.body if isinstance(s, For)]
-    over_data = [s for s in outer if s.index == "i"]
-    assert len(over_data) == 1
-    assert not program.buffers
+    assert len([s for s in outer if s.step == LANES]) == 1
+    assert len(outer) == 1
+    assert all(b.type.dims == (Dim.of(LANES),) for b in program.buffers)
 
 
 def test_dead_operations_are_not_emitted() -> None:
@@ -304,3 +308,34 @@ def test_indices_out_of_range_raise() -> None:
     _, program = program_of(g.function)
     with pytest.raises(IndexError):
         run(emit(program), "gathered", (np.ones(3), np.array([3])))
+
+
+# ------------------------------------------------------------------------------------------------ tiles
+def attention(b: Builder, x: Value, W: Value, c: Value) -> Any:
+    """Sums along every axis of what is larger than the data, a maximum, a result by rows, and a read of the place itself."""
+    n, k = x.type.dims[0], W.type.dims[0]
+    z = ops.contract(x, W, a_labels=(0, 1), b_labels=(2, 1), out_labels=(0, 2)) + ops.broadcast(c, dims=(n, k), axes=(1,))
+    top = ops.reduce_max(z, axes=(1,))
+    e = ops.exp(z - ops.broadcast(top, dims=(n, k), axes=(0,)))
+    per_row = ops.log(ops.reduce_sum(e, axes=(1,))) + top
+    places = ops.cast(ops.iota(dim=n, dtype=DType.i64), dtype=x.type.dtype)
+    return total(per_row * places), e
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 11])
+def test_tiles_of_any_length(n: int, dtype: type) -> None:
+    rng = np.random.default_rng(n)
+    like = [rng.normal(size=shape).astype(dtype) for shape in ((7, 3), (2, 3), (2,))]
+    g = graph(x=like[0], W=like[1], c=like[2], same={"W_1": "x_1", "c_0": "W_0"})(attention)()
+    args = (rng.normal(size=(n, 3)).astype(dtype), *like[1:])
+    program = check(g.function, args, (0, 1, 2), lanes=4)
+    assert [s.index for s in loops(program) if s.step == 4] == ["i0"]
+    assert all(b.type.dims[-1] == Dim.of(4) for b in program.buffers if b.why != "result")
+    check(g.function, args, (0, 1, 2), lanes=0)
+
+
+def test_sums_are_in_order_without_lanes() -> None:
+    g = GRAPHS["logistic"]()
+    _, program = program_of(g.function, g.wrt, lanes=0)
+    assert all(s.step == 1 for s in loops(program)) and not program.buffers

@@ -84,4 +84,17 @@ class AxisClasses:
 
 def aligned_axes(read: Read, own: tuple[Axis, ...], s: Statement) -> frozenset[Axis]:
     """The axes along which a statement reads exactly the element that belongs to the loop index."""
-    return frozenset(a for a, i in zip(own, read.index, strict=True) if i is a and a in s.axes)
+    return same_places(own, read.index) & frozenset(s.axes)
+
+
+def same_places(a: tuple[Index, ...], b: tuple[Index, ...]) -> frozenset[Axis]:
+    """The axes along which two accesses of an array touch the same elements in the same turn only. Rows and lanes of a tile
+    differ in their order, but not in the tile."""
+    found: set[Axis] = set()
+    for i, j in zip(a, b, strict=False):
+        if isinstance(i, Axis) and isinstance(j, Axis):
+            if i is j:
+                found.add(i)
+            if i.tile is not None and i.tile is j.tile:
+                found.add(i.tile)
+    return frozenset(found)

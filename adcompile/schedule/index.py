@@ -15,11 +15,23 @@ ONE, ZERO = Dim.of(1), Dim.of(0)
 
 @dataclass(eq=False)
 class Axis:
-    """Something a loop runs over: 0, 1, ..., length - 1. Axes that may share a loop are united into one class."""
+    """Something a loop runs over: 0, 1, ..., length - 1. Axes that may share a loop are united into one class.
+
+    An axis may be split in two: its *tiles*, of `lanes` elements each (the last one may be shorter), and the elements of a
+    tile. An axis over the elements (`tile` is then the axis of its tiles) stands for the element itself, though its loop
+    counts from the start of the tile. It is run over last, as lanes, or, as `rows`, first."""
 
     length: Dim
     number: int
     parent: Axis | None = field(default=None, repr=False)
+    lanes: int = 0
+    tile: Axis | None = None
+    rows: bool = False
+
+    @property
+    def extent(self) -> Dim:
+        """How many elements a value has along this axis where it is kept."""
+        return self.length if self.tile is None else Dim.of(self.tile.lanes)
 
     def root(self) -> Axis:
         """The axis that stands for the class of this one."""

@@ -173,6 +173,8 @@ class Lowering:
         self.wishes: dict[Value, str] = {}                    # names for storage whose first value has none
         self.rotated: set[Value] = set()                      # results of loops that do so
         self.outputs: list[Operand | Value] = []
+        # per value what stands for it in a tile: where the axis is that is tiled, its lanes or rows, the other value
+        self.stand_ins: dict[Value, list[tuple[int, tuple[Axis, ...], Value]]] = {}
 
     def run(self) -> Lowering:
         """Lower everything. Merged sums read their terms late: where that would be after one is overwritten, nothing is
@@ -297,6 +299,7 @@ class Lowering:
         for index in operand.index:
             for inner in lookups(index):
                 yield from self.expand(inner)
+        operand = self.in_tile(operand)
         definition = self.definition(operand.value)
         if definition is None or not definition.is_macro:
             yield operand
@@ -304,6 +307,13 @@ class Lowering:
         axes = dict(zip(definition.axes, operand.index, strict=True))
         for inner in definition.operands:
             yield from self.expand(substitute_operand(inner, axes))
+
+    def in_tile(self, read: Read) -> Read:
+        """The read, from what stands for the value inside a tile where there is such."""
+        for place, axes, value in self.stand_ins.get(read.value, ()):
+            if read.index[place] in axes:
+                return Read(value, read.index)
+        return read
 
     def reads(self, s: Statement) -> list[Read]:
         """All reads of a statement, those of its target's index included."""

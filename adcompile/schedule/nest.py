@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Union
 
 from ..ir.core import Value
-from .axes import aligned_axes
-from .index import Axis, Index, Read, axes_of
+from .axes import aligned_axes, same_places
+from .index import Axis, Read, axes_of
 from .lower import Lowering, Statement
 
 TYPICAL_LENGTH = 30.0               # what an unknown length counts in comparisons of work
@@ -90,7 +90,7 @@ class Nest:
         if s.control is not None or s.kind != "=" and s.overwrites:         # it adds to what is there
             return frozenset()
         own = self.lowering.definitions[s.target].axes
-        return frozenset(a for a, i in zip(own, s.index, strict=True) if a is i)
+        return same_places(own, s.index)
 
     def find_accesses(self, s: Statement) -> list[list[set[Axis]]]:
         """Per array that lies in memory in a given order: the axes in each of its indices."""
@@ -106,7 +106,7 @@ class Nest:
         candidates -= {a for s in statements for k, a in enumerate(s.ordered) if not opened.issuperset(s.ordered[:k])}
         if not candidates:
             return [Leaf(s) for s in statements]
-        axis = max(sorted(candidates, key=lambda a: a.number), key=lambda a: self.merit(a, statements, opened))
+        axis = min(candidates, key=lambda a: (place_in_tile(a), -self.merit(a, statements, opened), a.number))
         stages = self.stages(axis, statements)
         nodes: list[Node] = []
         for stage in sorted(set(stages.values())):
@@ -175,21 +175,17 @@ class Nest:
                 stages[s] = latest
 
     # ------------------------------------------------------------------------------------------------ order of axes
-    def work(self, s: Statement, opened: frozenset[Axis]) -> float:
-        total = s.cost
-        for axis in s.axes:
-            if axis not in opened:
-                total *= axis.length.constant if axis.length.constant is not None else TYPICAL_LENGTH
-        return total
-
     def merit(self, axis: Axis, statements: list[Statement], opened: frozenset[Axis]) -> float:
-        """The work under a loop over the axis, a pass of it, with a penalty for strides."""
+        """The work under a loop over the axis, a pass of it, with a penalty for strides. What a tile needs is in the cache, and
+        read along its lanes: there, several passes and strides cost nothing, and the more is inside, the less is kept."""
         looped = [s for s in statements if axis in s.axes]
-        work = sum(self.work(s, opened) for s in looped)
-        strided = sum(self.work(s, opened) for s in looped if self.strides(s, axis, opened))
+        total = sum(work(s, opened) for s in looped)
+        if any(a.lanes for a in opened):
+            return total
+        strided = sum(work(s, opened) for s in looped if self.strides(s, axis, opened))
         stages = self.stages(axis, statements)
         passes = len({stages[s] for s in looped})
-        return work / passes / (1.0 + STRIDE_PENALTY * strided / max(work, 1e-300))
+        return total / passes / (1.0 + STRIDE_PENALTY * strided / max(total, 1e-300))
 
     def strides(self, s: Statement, axis: Axis, opened: frozenset[Axis]) -> bool:
         """Whether, with this loop outside, a loop inside it would step through memory by more than one element."""
@@ -201,9 +197,18 @@ class Nest:
         return False
 
 
-def same_places(a: tuple[Index, ...], b: tuple[Index, ...]) -> frozenset[Axis]:
-    """The axes along which two accesses of an array touch the same elements in the same turn only."""
-    return frozenset(i for i, j in zip(a, b, strict=False) if i is j and isinstance(i, Axis))
+def work(s: Statement, opened: frozenset[Axis] = frozenset()) -> float:
+    """About how many operations a statement does in loops over those of its axes that are not open."""
+    total = s.cost
+    for axis in s.axes:
+        if axis not in opened:
+            total *= axis.length.constant if axis.length.constant is not None else TYPICAL_LENGTH
+    return total
+
+
+def place_in_tile(axis: Axis) -> int:
+    """In a tile, rows are opened first, lanes last."""
+    return 1 if axis.tile is None else 0 if axis.rows else 2
 
 
 def leaves(nodes: list[Node], path: tuple[Loop, ...] = ()) -> Iterator[tuple[Leaf, tuple[Loop, ...]]]:

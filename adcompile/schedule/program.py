@@ -56,6 +56,7 @@ from .names import INSTANCE, LOOP_NAMES, SIZE_NAMES, Names, is_unnamed
 from .nest import Leaf, Loop, Nest, Node, leaves
 from .polish import polish
 from .rename import NUMBER
+from .tile import tiled
 
 FEW_LETTERS = 3             # loops of other lengths share names from here on
 
@@ -86,14 +87,15 @@ class Storage:
 class Writer:
     """Writes the program of one function."""
 
-    def __init__(self, function: Function, interface: Interface) -> None:
-        self.function, self.interface = settled(function), interface
+    def __init__(self, function: Function, interface: Interface, lanes: int) -> None:
+        self.function, self.interface, self.lanes = settled(function), interface, lanes
         self.parent: Writer | None = None
         self.base = 0                                       # the frame of this block
         self.take_up(Lowering(function.body, interface.returned).run(), ())
         self.name_parameters()
         self.buffers: list[Buffer] = []
         self.loop_names: dict[Axis, str] = {}
+        self.tile_names: dict[str, str] = {}
         self.frames: list[Frame] = [Frame(None)]
         self.instances: dict[Value, int] = {}
 
@@ -103,6 +105,8 @@ class Writer:
         AxisClasses(lowering).run()
         self.nest = Nest(lowering)
         self.nodes = self.nest.build()
+        if self.lanes and self.parent is None:
+            self.nest, self.nodes = tiled(self.nest, self.nodes, self.lanes)
         self.paths: dict[Statement, tuple[Loop, ...]] = {}
         self.leaf_of: dict[Statement, Leaf] = {}
         for leaf, path in leaves(self.nodes):
@@ -221,11 +225,21 @@ class Writer:
         for _, path in leaves(nodes):
             for loop in path:
                 together[loop.axis] |= {other.axis for other in path}
+        for axis in together:
+            if axis.lanes or axis.tile is not None:
+                self.loop_names[axis] = self.tile_name("i0" if axis.lanes else "b")
         for _, path in leaves(nodes):
             for loop in path:
                 if loop.axis not in self.loop_names and loop.axis.length != ONE:
                     near = {self.loop_names[a] for a in together[loop.axis] if a in self.loop_names}
                     self.loop_names[loop.axis] = self.loop_name(loop.axis.length, near)
+
+    def tile_name(self, wish: str) -> str:
+        """The name of the start of a tile (i0), of how many elements it has (lanes), of the index of one (b): the same in all
+        tiles, which are never nested."""
+        if wish not in self.tile_names:
+            self.tile_names[wish] = self.names.fresh(wish)
+        return self.tile_names[wish]
 
     def loop_name(self, length: Dim, near: set[str]) -> str:
         """A name for a loop that is not among the names of loops around or inside it."""
@@ -274,7 +288,7 @@ class Writer:
             order = definition.axes
         else:
             depth = {loop.axis: k for k, loop in reversed(list(enumerate(paths[0])))}
-            order = tuple(sorted(definition.axes, key=lambda a: depth.get(a, len(depth))))
+            order = tuple(sorted(definition.axes, key=lambda a: (a.tile is not None, depth.get(a, len(depth)))))
             order = tuple(a for a in order if a in kept)
         return Storage(definition, path, gathered, order)
 
@@ -327,7 +341,7 @@ class Writer:
         elif given or home is not value:
             storage.local = given or self.storage[home].local
         if not storage.gathered:
-            letters = "".join(self.loop_names.get(a, "") for a in storage.kept)
+            letters = "".join(self.loop_names.get(a, "") for a in storage.kept if a.tile is None)
             storage.local = storage.local or self.names.fresh(f"{wish}_{letters}" if letters else wish)
             accumulates = storage.definition.accumulates
             if accumulates and storage.local == f"{wish}_1" and wish in {gradient for gradient, _ in self.gradients}:
@@ -351,7 +365,7 @@ class Writer:
             place = outputs.index(value)
             if place >= self.interface.returned:
                 return self.gradients[place - self.interface.returned][0]
-        type = Type(value.type.dtype, tuple(a.length for a in storage.kept)) if value not in outputs else value.type
+        type = Type(value.type.dtype, tuple(a.extent for a in storage.kept)) if value not in outputs else value.type
         name = self.names.fresh(self.array_name(wish))
         if any(d.symbols & set(self.lowering.extents) for d in type.dims):
             self.allocate_late(name, type)
@@ -452,12 +466,23 @@ class Writer:
     def loop(self, node: Loop) -> None:
         frame = Frame(node.axis)
         self.frames.append(frame)
+        if node.axis.lanes:
+            rest = Apply("{0} - {1}", (self.size(node.axis.length), Var(self.loop_names[node.axis])))
+            count = Apply("min({0}, {1})", (Number(node.axis.lanes, DType.i64), rest))
+            self.out(Assign(self.tile_name("lanes"), count, keep=True))
         self.write(node.body)
         self.frames.pop()
         if node.axis.length == ONE:
             self.frames[-1].out += frame.out
         else:
-            self.out(For(self.loop_names[node.axis], self.size(node.axis.length), tuple(frame.out)))
+            self.out(self.loop_over(node.axis, tuple(frame.out)))
+
+    def loop_over(self, axis: Axis, body: tuple[LoopStatement, ...]) -> For:
+        """A loop over an axis."""
+        if axis.lanes:
+            return For(self.loop_names[axis], self.size(axis.length), body, Number(0, DType.i64), axis.lanes)
+        stop = self.size(axis.length) if axis.tile is None else Var(self.tile_name("lanes"))
+        return For(self.loop_names[axis], stop, body)
 
     def start(self, storage: Storage) -> None:
         """Set an accumulation to its start."""
@@ -475,13 +500,16 @@ class Writer:
             return
         names = dict(self.loop_names)
         for a in closed:                                    # its name elsewhere may be that of a loop that is open here
+            if a.tile is not None:
+                self.loop_names[a] = self.tile_name("b")
+                continue
             near = {self.loop_names[b] for b in (*opened, *storage.kept) if b is not a and b in self.loop_names}
             if a.length != ONE and (a not in self.loop_names or self.loop_names[a] in near):
                 self.loop_names[a] = self.loop_name(a.length, near)
-        statement: LoopStatement = Store(storage.array, tuple(map(self.index, storage.kept)), start)
+        statement: LoopStatement = Store(storage.array, self.positions(storage, storage.definition.axes), start)
         for a in reversed(closed):
             if a.length != ONE:
-                statement = For(self.loop_names[a], self.size(a.length), (statement,))
+                statement = self.loop_over(a, (statement,))
         self.out(statement)
         self.loop_names.update(names)
 
@@ -494,7 +522,7 @@ class Writer:
         if storage.accumulator != storage.local:
             self.out(Assign(storage.local, rounded(Var(storage.accumulator), definition.value.type.dtype)))
         if storage.kept:
-            self.out(Store(storage.array, tuple(map(self.index, storage.kept)), Var(storage.local)))
+            self.out(Store(storage.array, self.positions(storage, definition.axes), Var(storage.local)))
 
     def leaf(self, s: Statement) -> None:
         """Write one statement."""
@@ -532,7 +560,8 @@ class Writer:
         elif s.kind == "=":
             self.out(assignment(storage.local, expr, s.location, is_users(s.target.name)))
             if storage.kept and not storage.definition.accumulates:
-                self.out(Store(storage.array, tuple(map(self.index, storage.kept)), Var(storage.local), s.location))
+                place = self.positions(storage, storage.definition.axes)
+                self.out(Store(storage.array, place, Var(storage.local), s.location))
         else:
             self.out(Accumulate(Var(storage.accumulator), s.kind, expr, s.location))
 
@@ -543,7 +572,11 @@ class Writer:
 
     def positions(self, storage: Storage, index: tuple[Index, ...]) -> tuple[Expr, ...]:
         where = dict(zip(storage.definition.axes, index, strict=True))
-        return tuple(self.index(where[a]) for a in storage.kept)
+        return tuple(self.position(a, where[a]) for a in storage.kept)
+
+    def position(self, axis: Axis, index: Index) -> Expr:
+        """An index along an axis of a stored value: that of a tile has the elements of one tile."""
+        return self.index(index) if axis.tile is None or not isinstance(index, Axis) else Var(self.loop_names[index])
 
     # ------------------------------------------------------------------------------------------------ expressions
     def apply(self, code: str, operands: tuple[Operand, ...]) -> Expr:
@@ -558,6 +591,7 @@ class Writer:
             return self.size(x.dim)
         if isinstance(x, IndexValue):
             return self.index(x.index)
+        x = self.lowering.in_tile(x)
         if x.value in self.arrays:
             return Load(self.arrays[x.value], tuple(self.index(i) for i in x.index))
         definition = self.lowering.definition(x.value)
@@ -622,6 +656,8 @@ class Writer:
 
     def index(self, index: Index) -> Expr:
         """An index as an expression."""
+        if isinstance(index, Axis) and index.tile is not None:
+            return Apply("{0} + {1}", (Var(self.loop_names[index.tile]), Var(self.loop_names[index])))
         if isinstance(index, Axis):
             return Var(self.loop_names[index]) if index.length != ONE else SizeOf(ZERO)
         if isinstance(index, Lookup):
