@@ -11,7 +11,7 @@
 """
 
 from .api import CompiledGrad, CompiledValue, compile_grad, compile_value, grad, value_and_grad
-from .capture.marks import detach, no_grad, stop_gradient
+from .capture.marks import detach, named, no_grad, stop_gradient
 from .check import check_grad
 from .errors import (
     AdcompileError,
@@ -26,6 +26,6 @@ from .version import __version__ as __version__
 
 __all__ = [
     "AdcompileError", "CaptureError", "CompiledGrad", "CompiledValue", "DifferentiationError", "GuardError", "ShapeError",
-    "UnsupportedOp", "VerifyError", "check_grad", "compile_grad", "compile_value", "detach", "grad", "no_grad", "stop_gradient",
-    "value_and_grad",
+    "UnsupportedOp", "VerifyError", "check_grad", "compile_grad", "compile_value", "detach", "grad", "named", "no_grad",
+    "stop_gradient", "value_and_grad",
 ]

@@ -99,7 +99,7 @@ class CompiledFunction:
         if self.expression is not None:
             return self.expression
         wanted = {"wrt": options.wrt if self.gradient else None, "has_aux": options.has_aux, "dtype": options.dtype,
-                  "name": options.name, "scalar": self.gradient, "gradient": inner_gradient}
+                  "name": options.name, "scalar": self.gradient, "gradient": inner_gradient, "retain": options.retain}
         if self.is_method:
             bound = self.function.__get__(args[0])
             return share_method(capture(bound, args[1:], kwargs, **wanted), self.dispatch.signature, args[0])
@@ -191,6 +191,18 @@ class CompiledFunction:
     def guards(self) -> tuple[str, ...]:
         """What the last specialisation assumes; calls where it does not hold get another one."""
         return self.latest.guards
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """The arguments and captured values of the last specialisation that take no gradient, as the user writes them."""
+        return self.latest.signature.constants
+
+    @property
+    def inactive(self) -> tuple[str, ...]:
+        """What lets no gradient through in the last specialisation: arguments that do not reach the result, and operations with
+        derivative zero (`floor`, `stop_gradient`, ...) that depend on what is differentiated; each with its reason."""
+        from .inspect.inactive import inactive_lines
+        return inactive_lines(View(self.compiled))
 
     def view(self, args: tuple, kwargs: dict[str, Any]) -> View:
         """What the pictures and lists below show: the function as a call like this one means it, with the call's values; without
@@ -401,7 +413,7 @@ def location_of(function: Any) -> Location | None:
 # ---------------------------------------------------------------------------------------------------- entry points
 def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: Any = None, has_aux: bool = False,
                  dtype: Any = None, parallel: Any = "auto", checkpoint: Any = None, cache: bool = True, fastmath: bool = True,
-                 debug: bool = False, name: str | None = None) -> Any:
+                 debug: bool = False, name: str | None = None, retain: tuple[str, ...] | str = ()) -> Any:
     """Compile a function's value and gradient into one kernel: `f(*args) -> (value, gradient)`.
 
     **Arguments** `f`: a function of NumPy arrays and numbers that returns a real scalar (also a lambda, method, partial,
@@ -413,7 +425,8 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: An
     the turns between them running again for the gradient; True: about the square root of its turns; False: all; default: all,
     unless they take more than 256 MB. `parallel`: how many threads share a call that has much to do; "auto", True: as many as
     numba takes (NUMBA_NUM_THREADS); False: one; a number or True is refused where no loop can be shared. Results depend on the
-    number of threads alone.
+    number of threads alone. `retain`: names of values in the function (`x = ad.named(x, "f1")`) whose gradients are returned as
+    well: `f(*args) -> (value, gradient, {"f1": ...})`.
 
     **Returns** a `CompiledGrad`; without `f`, a decorator.
 
@@ -424,12 +437,15 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: An
     """
     if f is None and args is None:
         return functools.partial(compile_grad, wrt=wrt, has_aux=has_aux, dtype=dtype, parallel=parallel, checkpoint=checkpoint,
-                                 cache=cache, fastmath=fastmath, debug=debug, name=name)
+                                 cache=cache, fastmath=fastmath, debug=debug, name=name, retain=retain)
     if args is None and is_sympy(f) and is_sympy(wrt):
         args = wrt
     check_options(parallel, checkpoint, dtype)
     wrt = tuple(wrt) if isinstance(wrt, list) else wrt
-    options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint, parallel)
+    retain = (retain,) if isinstance(retain, str) else tuple(retain)
+    if retain and (args is not None or is_sympy(f)):
+        raise UnsupportedOp("retain= of a SymPy expression: its parts have no names", do="Write it as a Python function.")
+    options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint, parallel, retain)
     return CompiledGrad(checked_function(f, args, functions), options, args, functions)
 
 

@@ -83,6 +83,7 @@ class Options:
     name: str | None = None
     checkpoint: int | bool | None = None
     parallel: Any = "auto"
+    retain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,8 @@ def run_raise(function: Function, context: Context) -> Function:
 
 
 def run_reverse(function: Function, context: Context) -> Function:
-    """Append the adjoint: results are then the primal results and one cotangent a differentiated parameter."""
-    return value_and_grad(function, context.wrt, context.options.checkpoint, context.hints)
+    """Append the adjoint: results are then the primal results, one cotangent a retained value, one a differentiated parameter."""
+    return value_and_grad(function, context.wrt, context.options.checkpoint, context.hints, context.signature.retain)
 
 
 def inner_gradient(function: Function, wrt: tuple[int, ...], checkpoint: int | bool | None, hints: Mapping[str, int]) -> Function:

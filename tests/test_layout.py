@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "capture": BASE | {"library"},
     **dict.fromkeys(STAGES - {"capture"}, BASE),
     "pipeline": BASE | STAGES,
-    "inspect": BASE | {"differentiate", "pipeline"},
+    "inspect": BASE | {"differentiate", "optimize", "pipeline"},
     "api": BASE | STAGES | {"inspect", "pipeline"},
     "check": BASE | STAGES | {"api"},
     "doctor": {"api", "runtime"},

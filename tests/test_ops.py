@@ -77,6 +77,7 @@ SAMPLES: dict[str, list[Case]] = {
     "not": [((FLAGS,), {})], "and": [((FLAGS, B > 0), {})], "or": [((FLAGS, B > 0), {})], "xor": [((FLAGS, B > 0), {})],
     "raise_if": [((np.False_,), {"exception": "ValueError", "text": "{a}, (b) # 'c'"})],
     "wrap_index": [((np.array([-1, 0, 2, -3]),), {"dim": Dim.of(3)})],
+    "named": [((A,), {"label": "f1"})],
     "cast": [((A,), {"dtype": DType.f32}), ((A,), {"dtype": DType.i64}), ((FLAGS,), {"dtype": DType.f64})],
     "broadcast": [((V,), {"dims": dims(3, 4), "axes": (1,)}), ((np.float64(2.0),), {"dims": dims(2, 3), "axes": ()}),
                   ((A,), {"dims": dims(3, 2, 4), "axes": (0, 2)})],

@@ -85,13 +85,13 @@ def example(x: Any, length: int) -> Any:
 
 def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, *, wrt: Wrt | None = None,
             has_aux: bool = False, dtype: Any = None, name: str | None = None, scalar: bool = False,
-            assume_sizes: bool = False, gradient: Gradient | None = None) -> CapturedFunction:
+            assume_sizes: bool = False, gradient: Gradient | None = None, retain: tuple[str, ...] = ()) -> CapturedFunction:
     """Run `f` once on tracers that stand for the arguments of one call.
 
     `wrt`: position or name of the differentiated argument, or a tuple of them; None for no derivative. `has_aux`: `f`
     returns `(value, aux)`. `dtype`: float arguments are cast to it first. `scalar`: the value must be one float.
     `assume_sizes`: the arguments' lengths are made up; those that must agree are taken to. `gradient`: appends the adjoint to
-    the graph of a function whose gradient `f` takes.
+    the graph of a function whose gradient `f` takes. `retain`: names of values whose gradients are asked for.
     """
     python = python_signature(f)
     name = name or function_name(f)
@@ -99,7 +99,7 @@ def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
     while True:
         try:
             return trace_function(f, bind(python, name, args, kwargs or {}), python, name, wrt, has_aux, dtype, scalar,
-                                  assume_sizes, traced_sites, gradient)
+                                  assume_sizes, traced_sites, gradient, retain)
         except Retrace as error:                # a concrete array turned out to hold traced values
             if error.site in traced_sites:
                 raise
@@ -108,13 +108,13 @@ def capture(f: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str
 
 def trace_function(f: Callable[..., Any], bound: inspect.BoundArguments, python: inspect.Signature, name: str, wrt: Wrt | None,
                    has_aux: bool, dtype: Any, scalar: bool, assume_sizes: bool, traced_sites: frozenset[Any],
-                   gradient: Gradient | None) -> CapturedFunction:
+                   gradient: Gradient | None, retain: tuple[str, ...]) -> CapturedFunction:
     """One run of `f` on tracers. `traced_sites`: where it makes arrays that must be traced from the start."""
     places = wrt_places(python, bound.arguments, wrt, name)
     builder = Builder(identifier(name))
     builder.sizes.assume = assume_sizes
     with builder, Trace(builder) as trace:
-        trace.traced_sites, trace.gradient = traced_sites, gradient
+        trace.traced_sites, trace.gradient, trace.retain = traced_sites, gradient, retain
         arguments, trees = trace_arguments(trace.inputs, bound.arguments, places)
         wrt_trees = tuple(subtree(trees, place) for place in places)
         check_wrt(trace.inputs, wrt_trees, places, f)
@@ -123,13 +123,14 @@ def trace_function(f: Callable[..., Any], bound: inspect.BoundArguments, python:
         bound.arguments.update(arguments)
         result = call(with_origin(trace, f), *bound.args, **bound.kwargs)
         operands, tree = trace_result(trace, result, f, has_aux)
+        check_retained(trace, f)
         if scalar:
             check_scalar(operands, tree, f, has_aux)
         function, inputs = finish(trace, operands, leaves(Node(tuple, None, tuple(trees.values()))))
         checks = tuple(trace.inputs.checks.values())
     active = {index for t in wrt_trees for index in leaves(t)}
     signature = Signature(name, python, inputs, trees, tree, checks, wrt_trees, isinstance(wrt, (int, str)), has_aux,
-                          tuple(x.text for k, x in enumerate(inputs) if k not in active), tuple(trace.failures))
+                          tuple(x.text for k, x in enumerate(inputs) if k not in active), tuple(trace.failures), retain)
     return CapturedFunction(function, signature, {} if assume_sizes else dict(trace.sizes.hints))
 
 
@@ -291,6 +292,14 @@ def check_scalar(operands: Sequence[Operand], tree: Tree, f: Callable[..., Any],
         kind = "complex" if type_.dtype.is_complex else type_.dtype.value
         raise DifferentiationError(f"the gradient needs a function that returns a real float; this one returns {kind}",
                                    location_of(f))
+
+
+def check_retained(trace: Trace, f: Callable[..., Any]) -> None:
+    """Raises where a gradient is asked for with respect to a name that no value has."""
+    for name in trace.retain:
+        if name not in trace.retained:
+            raise CaptureError(f"retain={name!r}: no value of the function is called so", location_of(f),
+                               f"name one: x = ad.named(x, {name!r})")
 
 
 # --------------------------------------------------------------------------------------------------------- finishing

@@ -1,11 +1,13 @@
-"""Marks that users put into their functions: `stop_gradient`, its other name `detach`, and `with no_grad():`."""
+"""Marks that users put into their functions: `stop_gradient`, its other name `detach`, `with no_grad():`, and `named`."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Any, Self
 
-from .trace import Trace, Tracer, current_trace
+from ..errors import CaptureError
+from ..ir.core import Value
+from .trace import Trace, Tracer, current_trace, user_location
 
 
 def stop_gradient(x: Any) -> Any:
@@ -26,6 +28,44 @@ def stop_gradient(x: Any) -> Any:
 
 
 detach = stop_gradient
+
+
+def named(x: Any, name: str) -> Any:
+    """The same value, called `name`: in generated code and pictures, and for `compile_grad(f, retain=(name,))`, which returns
+    the gradient with respect to it as well. Outside of compiled functions it is the identity."""
+    if not isinstance(x, Tracer):
+        return x
+    if name in x.trace.retain:
+        return retained(x, name)
+    if isinstance(x.value, Value):
+        x.trace.names[x.value] = name
+    return x
+
+
+def retained(x: Tracer, name: str) -> Tracer:
+    """A value whose gradient is asked for. An array stays the same memory."""
+    trace, text = x.trace, f"ad.named(..., {name!r})"
+    if not x.own_type.dtype.is_float:
+        raise CaptureError(f"{text} is {x.kind()}: there is no gradient with respect to it", user_location())
+    if trace.regions:
+        raise CaptureError(f"{text} is in a loop, a branch or a function whose gradient is taken: it has no one gradient",
+                           user_location(), "name a value outside of it, for example an array that the loop fills")
+    if name in trace.retained:
+        raise CaptureError(f"two values are called {name!r}", user_location(), "give each its own name")
+    if x.path:
+        raise CaptureError(f"{text} is a view of another array", user_location(), "name a copy: x.copy()")
+    trace.retained.add(name)
+    trace.name(x, name)
+    trace.builder.location = user_location()
+    value = trace.builder.emit("named", (x.value,), {"label": name})
+    trace.names[value] = name
+    if not x.own_type.dims or x.cell in trace.outside:
+        made = Tracer(trace, value, x.weak)
+        if x.cell in trace.outside:
+            trace.protect(made, trace.outside[x.cell])
+        return made
+    trace.write(x.cell, value)
+    return x
 
 
 class no_grad(contextlib.ContextDecorator):

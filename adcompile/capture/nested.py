@@ -51,6 +51,9 @@ def call_compiled(trace: Trace, call: Call, function: Any, arguments: tuple[Any,
         return call(inner, *arguments, **keywords)
     if "out" in keywords and "out" not in python_signature(inner).parameters:
         raise CaptureError("out= of a gradient inside a compiled function", user_location(), "use the gradient that it returns")
+    if function.options.retain:
+        raise CaptureError("a gradient with retain= inside a compiled function", user_location(),
+                           "leave out retain=, or take the gradient outside of the function")
     value, gradient = Nested(trace, call, inner, function.options).run(arguments, keywords)
     return gradient if gradient_only else (value, gradient)
 

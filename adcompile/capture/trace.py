@@ -130,6 +130,8 @@ class Trace:
         self.inputs = Inputs(self)
         self.names: dict[Value, str] = {}
         self.no_grad = 0
+        self.retain: tuple[str, ...] = ()                                  # names of values whose gradients are asked for
+        self.retained: set[str] = set()                                    # those that were found
         self.regions: list[Region] = []                                    # that are open, outermost first
         self.home: dict[Value, Region] = {}                                # where the values of closed regions belong
         self.births = 0                                                    # of cells and regions, to tell which is older

@@ -27,9 +27,10 @@ from .rules import Cotangent, pull_back, wanted_operands, zeros
 
 
 def value_and_grad(function: Function, wrt: tuple[int, ...], checkpoint: Checkpoint = None,
-                   hints: Mapping[str, int] = MappingProxyType({})) -> Function:
+                   hints: Mapping[str, int] = MappingProxyType({}), retain: tuple[str, ...] = ()) -> Function:
     """The function with the gradient of its result 0, a real scalar, with respect to the parameters `wrt`: results are
-    all of its own, then one cotangent per entry of `wrt`. `checkpoint`, `hints`: see checkpoint.py."""
+    all of its own, then one cotangent per entry of `retain` (labels of `named` operations), then one per entry of `wrt`.
+    `checkpoint`, `hints`: see checkpoint.py."""
     check_wrt(function, wrt)
     value = function.results[0]
     if not value.type.dtype.is_float or value.type.dims:
@@ -37,7 +38,7 @@ def value_and_grad(function: Function, wrt: tuple[int, ...], checkpoint: Checkpo
             f"the gradient of '{function.name}' needs a real scalar result, and it returns {describe(value)}",
             last_location(function), "Return a real scalar, for example np.sum(...) of the array.")
     with FoldingBuilder(function) as builder:
-        sweep = Reverse(builder, function, wrt, (value,), checkpoint, hints)
+        sweep = Reverse(builder, function, wrt, (value,), checkpoint, hints, retain)
         sweep.seed(value, Literal(1.0, value.type.dtype))
         return sweep.run()
 
@@ -61,11 +62,14 @@ class Reverse:
     """One reverse sweep over a function."""
 
     def __init__(self, builder: FoldingBuilder, function: Function, wrt: tuple[int, ...], results: Sequence[Operand],
-                 checkpoint: Checkpoint = None, hints: Mapping[str, int] = MappingProxyType({})) -> None:
+                 checkpoint: Checkpoint = None, hints: Mapping[str, int] = MappingProxyType({}),
+                 retain: tuple[str, ...] = ()) -> None:
         self.builder, self.function = builder, function
         self.wrt = tuple(function.params[i] for i in wrt)
         self.parameters = list(function.params)
-        self.active = active_values(function.body, self.wrt, results)
+        self.retained = retained_values(function, retain)
+        self.retained_cotangents: dict[Value, Operand] = {}
+        self.active = active_values(function.body, (*self.wrt, *self.retained), results)
         self.pending: dict[Value, Cotangent] = {}
         self.names: dict[Value, str] = {}
         self.kept = set(all_values(function))
@@ -116,7 +120,8 @@ class Reverse:
         for operation in reversed(self.function.body.operations):
             self.visit(operation)
         cotangents = tuple(self.cotangent_of(p) for p in self.wrt)
-        results = (*self.function.results, *cotangents)
+        retained = tuple(self.retained_cotangents.get(v) or zeros(v.type) for v in self.retained)
+        results = (*self.function.results, *retained, *cotangents)
         primal = self.current_block(self.function.body).operations
         operations = live_operations([*primal, *self.builder.blocks[-1][1]], results)
         body = Block(tuple(self.parameters), tuple(operations), results)
@@ -171,6 +176,8 @@ class Reverse:
     def visit(self, operation: Operation) -> None:
         """Pull the cotangents of an operation's results back to its operands."""
         cotangents = [self.take(y) for y in operation.results]
+        if operation.op == "named" and cotangents[0] is not None:
+            self.retained_cotangents[operation.result] = cotangents[0].value
         if all(ct is None for ct in cotangents):
             return
         self.builder.location = operation.location
@@ -210,6 +217,16 @@ class Reverse:
         """Unique names for the cotangents that are left."""
         defined = [y for operation in walk(body) for y in operation.results]
         return {y: self.builder.fresh(self.names[y]) for y in defined if y in self.names}
+
+
+def retained_values(function: Function, labels: tuple[str, ...]) -> tuple[Value, ...]:
+    """The results of the `named` operations with these labels."""
+    found = {o.attributes["label"]: o.result for o in function.body.operations if o.op == "named"}
+    for label in labels:
+        if label not in found:
+            raise DifferentiationError(f"the value named {label!r} does not reach the result of '{function.name}'",
+                                       last_location(function), f"Leave {label!r} out of retain=.")
+    return tuple(found[label] for label in labels)
 
 
 def check_wrt(function: Function, wrt: tuple[int, ...]) -> None:

@@ -172,6 +172,9 @@ FORMS: dict[str, Callable[[Operation, list[str]], str]] = {
     "reshape": lambda operation, x: f"reshape({x[0]})", "transpose": lambda operation, x: f"transpose({x[0]})",
     "iota": lambda operation, x: f"arange({operation.attributes['dim']})",
     "size": lambda operation, x: str(operation.attributes["dim"]),
+    "raise_if": lambda operation, x: f"raises_{operation.attributes['exception']}_if({x[0]})",
+    "stop_gradient": lambda operation, x: f"stop_gradient({x[0]})",
+    "named": lambda operation, x: x[0],
     "wrap_index": lambda operation, x: x[0],
     "cast": lambda operation, x: f"{operation.result.type.dtype.numpy.name}({x[0]})"
             if operation.result.type.dtype is not DType.f64 else f"float({x[0]})",

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..differentiate.activity import active_values, carries_derivative, is_smooth
-from ..ir.analysis import symbols_of
 from ..ir.core import Literal, Location, Operand, Operation, Value, walk
 from ..ir.interpreter import Interpreter
 from ..ir.op import TABLE
 from .expression import expression, name_of, value_text, yielded
+from .inactive import unused
 from .local import partials_block
 from .tape import Entry, Tape, TooLong
 from .view import View
@@ -148,20 +148,9 @@ class Modeller:
             node.result = True
             if k == 0 and self.model.has_gradient and node.kind != OPERATION:
                 self.model.notes.append("The result does not depend on what is differentiated.")
-        self.note_unused()
+        self.model.notes += [f"{line}." for line in unused(self.view)]
         self.fold()
         return self.model
-
-    def note_unused(self) -> None:
-        """Say which arguments do not reach the result."""
-        used = {edge.start for edge in self.model.edges}
-        symbols = {s for operation in walk(self.function.body) for s in symbols_of(operation)}
-        measured = {size.parameter for symbol, size in self.function.sizes.items() if symbol in symbols}
-        for k, parameter in enumerate(self.function.params):
-            node = self.nodes[parameter]
-            if node not in used and not node.result:
-                only = "only its size is used" if k in measured else "it does not reach the result"
-                self.model.notes.append(f"{node.name}: {only}.")
 
     def fold(self) -> None:
         """Fold groups of large graphs, and lines that the user need not see opened."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..ir.core import Function
 from ..ir.signature import leaves
+from ..optimize.marks import erase_marks
 from ..pipeline import Compiled
 
 PRIMAL = "dce primal"               # the pass after which loops are still the user's and nothing is there that nothing reads
@@ -30,11 +32,11 @@ class View:
         """The function's name."""
         return self.compiled.signature.name
 
-    @property
+    @cached_property
     def function(self) -> Function:
         """The primal graph as it was captured."""
         found: Function = next(s.value for s in self.compiled.stages if s.name == PRIMAL)
-        return found
+        return erase_marks(found, ("named",))
 
     @property
     def wrt(self) -> tuple[int, ...]:

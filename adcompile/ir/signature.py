@@ -165,6 +165,7 @@ class Signature:
     has_aux: bool = False
     constants: tuple[str, ...] = field(default=())  # texts of inputs that take no gradient
     failures: tuple[Failure, ...] = ()              # that the user's code raises where traced values say so
+    retain: tuple[str, ...] = ()                    # names of values whose gradients are returned as well
 
     def failure(self, error: Exception) -> Failure | None:
         """Which of the user's errors the compiled function means by one that it raised."""

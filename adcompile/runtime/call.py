@@ -129,10 +129,19 @@ class CallWriter:
 
     def result(self, name: str, primal: int) -> str:
         """The expression of what the call returns, given that `name` holds the flat results."""
-        value = self.build(self.signature.result, lambda i: f"{name}[{i}]")
+        parts = self.parts(primal, lambda i: f"{name}[{i}]")
+        return f"({', '.join(parts)})" if self.has_gradient else parts[0]
+
+    def parts(self, primal: int, leaf: Callable[[int], str]) -> list[str]:
+        """The expressions of the value, the gradient and (where they are asked for) the gradients of named values by name.
+        `leaf(i)` is flat result i; of the `primal` results that are not gradients of arguments, retained ones come last."""
+        value = self.build(self.signature.result, leaf)
         if not self.has_gradient:
-            return value
-        return f"({value}, {self.build(self.gradient_tree(), lambda i: f'{name}[{primal + i}]')})"
+            return [value]
+        retain = self.signature.retain
+        first = primal - len(retain)
+        named = [f"{{{', '.join(f'{label!r}: {leaf(first + k)}' for k, label in enumerate(retain))}}}"] if retain else []
+        return [value, self.build(self.gradient_tree(), lambda i: leaf(primal + i)), *named]
 
     # ------------------------------------------------------------------------------------------------ the whole
     @staticmethod
@@ -224,12 +233,11 @@ class CallWriter:
         if primal != 1:
             lines.append(f"{value} = {call}")
         flat = dict(enumerate([*primals, *names]))
-        result = self.build(self.signature.result, flat.__getitem__)
-        return [*lines, f"return {result}, {self.build(self.gradient_tree(), lambda i: flat[primal + i])}"]
+        return [*lines, f"return {', '.join(self.parts(primal, flat.__getitem__))}"]
 
     def write_out(self, inputs: str, conditions: list[str]) -> list[str]:
         """The branch for `out=`, where the gradient is one array: straight into the kernel if nothing overlaps."""
-        if self.gradient_tree() != Leaf(0) or self.signature.has_aux or self.signature.result != Leaf(0):
+        if self.gradient_tree() != Leaf(0) or self.signature.has_aux or self.signature.result != Leaf(0) or self.signature.retain:
             return []
         self.bind("overlap", np.may_share_memory)
         apart = [f"not {self.prefix}overlap(out, {self.read(i.access)})" for i in self.signature.inputs]

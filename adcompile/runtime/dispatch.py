@@ -193,7 +193,8 @@ class Specialisation:
             if target is not buffer:
                 target[...] = buffer
         primal = value if isinstance(value, tuple) else (value,)
-        return self.rebuild(primal + tuple(given))[0], out
+        whole = self.rebuild(primal + tuple(given))
+        return (whole[0], out, *whole[2:])
 
 
 class LazyKernel:

@@ -58,6 +58,8 @@ class Face(CPUDispatcher):
 
 def make_adapter(specialisation: Specialisation, arguments: Arguments) -> Any:
     """The njit function that takes the user's arguments, calls the entry and puts the result together."""
+    if specialisation.signature.retain:
+        raise TypingError(f"{specialisation.function.name} was compiled with retain=, which is not supported inside @njit code")
     writer = CallWriter(specialisation.signature, has_gradient=specialisation.has_gradient)
     inputs = []
     for k, (source, param) in enumerate(zip(specialisation.signature.inputs, specialisation.function.params)):
