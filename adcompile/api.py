@@ -19,7 +19,7 @@ from .errors import CaptureError, DifferentiationError, UnsupportedOp
 from .inspect.view import View
 from .ir.core import Location
 from .ir.printer import text_of
-from .pipeline import Compiled, Options, compile_function, inner_gradient
+from .pipeline import Compiled, Options, compile_function, inner_gradient, specialise
 from .runtime import dispatch, njit
 from .runtime.dispatch import Dispatch, Specialisation
 from .runtime.method import share_method
@@ -89,7 +89,7 @@ class CompiledFunction:
         """Capture and compile for a call like this one."""
         started = time.perf_counter()
         captured = self.capture(args, kwargs) if self.expression is None else self.capture_sympy(self.dispatch.bind(args, kwargs))
-        made = compile_function(captured, self.options, capture_seconds=time.perf_counter() - started).specialisation()
+        made = specialise(captured, self.options, time.perf_counter() - started)
         made.any_number = self.expression is not None
         return made
 
@@ -138,7 +138,7 @@ class CompiledFunction:
             call = self.dispatch.signature.bind_partial()
             call.arguments.update(njit.example(arguments, self.dispatch.name, Abstract))
             captured = self.capture(call.args, call.kwargs, abstract=True)
-            made = compile_function(captured, self.options).specialisation()
+            made = specialise(captured, self.options)
             made.any_number = self.expression is not None
             if not njit.fits(made, arguments):
                 given = ", ".join(f"{name}: {t}" for name, t in arguments.items())

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from conftest import assert_close
 
-from adcompile.runtime import cache
+from adcompile import compile_grad, compile_value, pipeline
+from adcompile.runtime import cache, threads
 
 PROGRAM = """
 import json, sys
@@ -53,7 +54,7 @@ def run(*arguments: str) -> tuple[list[str], float, list[float]]:
 
 
 def entries(folder: Path) -> list[Path]:
-    return sorted((folder / "kernels").glob("*" + cache.SUFFIX))
+    return sorted((folder / "kernels").glob("*" + cache.SUFFIXES[0]))
 
 
 def test_a_second_process_does_not_compile(cache_dir):
@@ -182,3 +183,72 @@ def test_cache_false_writes_nothing(cache_dir):
     from adcompile import compile_grad
     compile_grad(lambda x: np.sum(x * x * x * 1.25), cache=False)(np.ones(2))
     assert not entries(cache_dir)
+
+
+# ------------------------------------------------------------------------------------------------ recipes
+def loss(w, x):
+    return np.sum(np.exp(w * x))
+
+
+@pytest.fixture
+def recipes(cache_dir, monkeypatch):
+    """Recipes are kept, as they are outside of tests; gives the number of times that the passes ran."""
+    monkeypatch.delenv("ADCOMPILE_VERIFY", raising=False)
+    runs = []
+    original = pipeline.compile_function
+    monkeypatch.setattr(pipeline, "compile_function", lambda *args, **kwargs: (runs.append(1), original(*args, **kwargs))[1])
+    return runs
+
+
+@pytest.mark.plain
+def test_the_passes_run_once_for_all_processes(recipes):
+    args = (np.ones(2), np.array([0.5, 1.0]))
+    first, second = compile_grad(loss), compile_grad(loss)
+    expected = first(*args)
+    assert_close(second(*args), expected)
+    assert len(recipes) == 1
+    assert second.source == first.source
+    assert second.guards == first.guards
+    assert repr(second.latest) == repr(first.latest)
+    assert len(recipes) == 1
+    assert second.ir == first.ir                # here somebody looks
+    assert second.loop_ir == first.loop_ir
+    assert len(recipes) == 2
+
+
+@pytest.mark.plain
+def test_a_recipe_depends_on_the_function_and_the_options(recipes):
+    args = (np.ones(2), np.array([0.5, 1.0]))
+    made = [compile_grad(loss), compile_grad(loss, wrt=1), compile_grad(loss, fastmath=False), compile_grad(loss, name="other"),
+            compile_grad(lambda w, x: np.sum(np.exp(w * x))), compile_grad(lambda w, x: np.sum(np.exp(w * x) + 1.0)),
+            compile_value(loss)]
+    results = [f(*args) for f in made]
+    assert len(recipes) == len(made)
+    assert_close(results[1][1], np.exp(args[1]))
+    assert_close(results[5][0], results[0][0] + 2.0)
+    assert_close(results[6], results[0][0])
+    compile_grad(loss, cache=False)(*args)
+    compile_grad(loss, debug=True)(*args)
+    assert len(recipes) == len(made) + 2
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("damage", [truncate, flip_a_byte, empty, another_key, not_a_pickle, writable_by_others])
+def test_a_bad_recipe_is_ignored_and_rebuilt(recipes, cache_dir, damage):
+    args = (np.ones(2), np.array([0.5, 1.0]))
+    expected = compile_grad(loss)(*args)
+    for path in (cache_dir / "kernels").glob("*.recipe"):
+        damage(path)
+    assert_close(compile_grad(loss)(*args), expected)
+    assert len(recipes) == 2
+    assert_close(compile_grad(loss)(*args), expected)
+    assert len(recipes) == 2
+
+
+@pytest.mark.plain
+def test_a_recipe_with_shared_loops(recipes, monkeypatch):
+    monkeypatch.setattr(threads, "ENOUGH", 0)
+    args = (np.ones(20), np.linspace(0.0, 1.0, 20))
+    found = [compile_grad(loss, parallel=3)(*args) for _ in range(2)]
+    assert_close(found[1], found[0])
+    assert_close(found[0], compile_grad(loss, parallel=False)(*args))

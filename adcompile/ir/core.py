@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Union
 
@@ -205,6 +205,11 @@ class Function:
     body: Block
     sizes: Mapping[str, Size] = field(default_factory=dict)
     guards: tuple[Guard, ...] = ()
+
+    @property
+    def head(self) -> Function:
+        """All but the operations: name, parameters, results, sizes and guards."""
+        return replace(self, body=replace(self.body, operations=()))
 
     @property
     def params(self) -> tuple[Value, ...]:

@@ -8,6 +8,7 @@ ignored and written anew. Files appear by an atomic rename, so concurrent writer
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import pickle
@@ -31,7 +32,7 @@ from ..version import __version__
 
 FORMAT = 1
 MAGIC = b"adcompile kernel\n"
-SUFFIX = ".kernel"
+SUFFIXES = (".kernel", ".recipe")
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class Key:
     """What an entry depends on, as text."""
 
     text: str
+    suffix: str = SUFFIXES[0]
+
+    @staticmethod
+    def of_recipe(*parts: str) -> Key:
+        """The key of what the passes made of a function, given all that they depend on."""
+        versions = (FORMAT, __version__, compiler_digest(), numba.__version__, np.__version__, sys.version)
+        return Key("\n".join((*parts, repr(versions))), SUFFIXES[1])
 
     @staticmethod
     def of(source: str, function: str, signature: tuple[Any, ...]) -> Key:
@@ -50,7 +58,7 @@ class Key:
     @property
     def filename(self) -> str:
         """The entry's file name."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:40] + SUFFIX
+        return hashlib.sha256(self.text.encode()).hexdigest()[:40] + self.suffix
 
 
 class KernelCache(_Cache):
@@ -185,6 +193,30 @@ def write_entry(key: Key, payload: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
 
 
+# ---------------------------------------------------------------------------------------------------- recipes
+@functools.cache
+def compiler_digest() -> str:
+    """Changes whenever a file of this package does, so that work on the compiler itself is never answered from disk."""
+    package = Path(__file__).parent.parent
+    files = sorted(path for path in package.rglob("*.py"))
+    states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(states).encode()).hexdigest()
+
+
+def recall(key: Key) -> Any:
+    """The object stored under a key; None where there is none."""
+    payload = read_entry(key)
+    try:
+        return None if payload is None else pickle.loads(payload)
+    except Exception:               # written by something else than we think
+        return None
+
+
+def remember(key: Key, value: Any) -> None:
+    """Store an object under a key."""
+    write_entry(key, pickle.dumps(value))
+
+
 # ---------------------------------------------------------------------------------------------------- command line
 @dataclass(frozen=True)
 class Info:
@@ -206,8 +238,9 @@ def info() -> Info:
     if folder() is None:
         problem = distrust(path) if path.exists() else None
         return Info(path, 0, 0, problem or f"{path} cannot be made")
-    sizes = [entry.stat().st_size for entry in path.iterdir() if entry.suffix == SUFFIX]
-    return Info(path, len(sizes), sum(sizes), None)
+    entries = [entry for entry in path.iterdir() if entry.suffix in SUFFIXES]
+    kernels = sum(entry.suffix == SUFFIXES[0] for entry in entries)
+    return Info(path, kernels, sum(entry.stat().st_size for entry in entries), None)
 
 
 def clear() -> int:
@@ -215,7 +248,7 @@ def clear() -> int:
     found = folder()
     count = 0
     for entry in found.iterdir() if found else ():
-        if entry.suffix == SUFFIX or entry.name.startswith("writing-"):
+        if entry.suffix in SUFFIXES or entry.name.startswith("writing-"):
             entry.unlink(missing_ok=True)
-            count += entry.suffix == SUFFIX
+            count += entry.suffix == SUFFIXES[0]
     return count

@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,25 +47,36 @@ class Specialisation:
     """One compiled meaning of the function: for these types, structures, captured objects and guards."""
 
     signature: Signature
-    function: Function                      # the graph that the kernel computes: primal results, then gradients
+    head: Function                          # of the graph that the kernel computes: all but its operations
     module: CompiledModule
     has_gradient: bool
-    stages: Any = None                      # what the pipeline keeps for inspection
+    remake: Callable[[], Any]               # gives what the pipeline keeps for inspection
     keys: set[tuple[LeafKey, ...]] = field(default_factory=set)      # of the calls it was made for
     any_number: bool = False                # its types do not come from a call: integers are cast to floats in every call
 
     def __post_init__(self) -> None:
         self.wrt_order = wrt_leaves(self.signature) if self.has_gradient else []
         self.wrt = frozenset(self.wrt_order)
-        self.primal = len(self.function.results) - len(self.wrt_order)
-        self.mixed = any(p.type.dtype in NARROW for p in self.function.params)
+        self.primal = len(self.head.results) - len(self.wrt_order)
+        self.mixed = any(p.type.dtype in NARROW for p in self.head.params)
         self.writer = CallWriter(self.signature, has_gradient=self.has_gradient)
         self.rebuild = self.make_rebuild()
 
     def __repr__(self) -> str:
-        types = ", ".join(f"{v.name}: {v.type}" for v in self.function.params)
+        types = ", ".join(f"{v.name}: {v.type}" for v in self.head.params)
         guards = f" if {' and '.join(self.guards)}" if self.guards else ""
-        return f"<{self.function.name}({types}){guards}>"
+        return f"<{self.head.name}({types}){guards}>"
+
+    @cached_property
+    def stages(self) -> Any:
+        """What the pipeline keeps for inspection."""
+        return self.remake()
+
+    @property
+    def function(self) -> Function:
+        """The graph that the kernel computes: primal results, then gradients."""
+        graph: Function = self.stages.final
+        return graph
 
     @property
     def source(self) -> str:
@@ -74,9 +86,9 @@ class Specialisation:
     @property
     def guards(self) -> tuple[str, ...]:
         """What was assumed at capture, as expressions of sizes and captured objects."""
-        sizes = size_names(self.function)
-        relations = [name_sizes(str(g), sizes) for g in self.function.guards]
-        for k, value in enumerate(self.function.params):
+        sizes = size_names(self.head)
+        relations = [name_sizes(str(g), sizes) for g in self.head.guards]
+        for k, value in enumerate(self.head.params):
             for axis, dim in enumerate(value.type.dims):
                 own = f"{self.signature.inputs[k].text}.shape[{axis}]"
                 if name_sizes(str(dim), sizes) != own:
@@ -85,12 +97,12 @@ class Specialisation:
 
     def make_fast(self, slow: Callable[..., Any]) -> Callable[..., Any]:
         """The function that calls it."""
-        text = self.writer.write(self.function.name, self.primal, self.classes(), self.buffers() if self.module.direct else (),
+        text = self.writer.write(self.head.name, self.primal, self.classes(), self.buffers() if self.module.direct else (),
                                  self.small(), self.floats() if self.any_number else ())
         if self.module.direct:
-            return self.writer.make(self.function.name, text, None, self.module.called, slow)
+            return self.writer.make(self.head.name, text, None, self.module.called, slow)
         kernel = LazyKernel(self.module)
-        fast = self.writer.make(self.function.name, text, self.module.called, kernel, slow)
+        fast = self.writer.make(self.head.name, text, self.module.called, kernel, slow)
         kernel.namespace = fast.__globals__
         return fast
 
@@ -99,17 +111,17 @@ class Specialisation:
         if self.module.sharing is None:
             return None
         where = {symbol: self.writer.read(self.signature.inputs[s.parameter].access)
-                 + ("" if s.axis is None else f".shape[{s.axis}]") for symbol, s in self.function.sizes.items()}
+                 + ("" if s.axis is None else f".shape[{s.axis}]") for symbol, s in self.head.sizes.items()}
         text: str = self.module.sharing.small_text(where)
         return text
 
     def buffers(self) -> list[tuple[int, Type]]:
         """For each gradient, in order: the parameter that it has the shape of, and its type."""
-        return [(k, self.function.params[k].type) for k in self.wrt_order]
+        return [(k, self.head.params[k].type) for k in self.wrt_order]
 
     def floats(self) -> list[str]:
         """The arguments that are float64 numbers."""
-        return [i.name for i, p in zip(self.signature.inputs, self.function.params, strict=True)
+        return [i.name for i, p in zip(self.signature.inputs, self.head.params, strict=True)
                 if p.type == Type(DType.f64) and i.access == Access(Argument(i.name))]
 
     def make_rebuild(self) -> Callable[[tuple], Any]:
@@ -121,7 +133,7 @@ class Specialisation:
     def classes(self) -> dict[int, type]:
         """What numba does not look at: arrays must be plain arrays, not masked ones; and beside float32 a number must be
         of the class that it had at capture, for a Python float is weak there and a np.float64 is not."""
-        found: dict[int, type] = {k: np.ndarray for k, p in enumerate(self.function.params) if p.type.rank}
+        found: dict[int, type] = {k: np.ndarray for k, p in enumerate(self.head.params) if p.type.rank}
         if self.mixed:
             (key, *_) = self.keys
             found |= {k: leaf[0] for k, leaf in enumerate(key) if k not in found}
@@ -144,7 +156,7 @@ class Specialisation:
             if self.mixed and not lenient:
                 return None
             values = tuple(convert(value, param.type, wrt=k in self.wrt, lenient=lenient)
-                           for k, (value, param) in enumerate(zip(raw, self.function.params)))
+                           for k, (value, param) in enumerate(zip(raw, self.head.params)))
         except (Mismatch, LookupError, AttributeError):
             return None
         return values if self.guards_hold(values) else None
@@ -152,15 +164,15 @@ class Specialisation:
     def guards_hold(self, values: tuple[Any, ...]) -> bool:
         """Whether the sizes are as assumed."""
         sizes = self.sizes(values)
-        for value, param in zip(values, self.function.params):
+        for value, param in zip(values, self.head.params):
             if param.type.rank and any(d.evaluate(sizes) != n for d, n in zip(param.type.dims, value.shape)):
                 return False
-        return all(guard.holds(sizes) for guard in self.function.guards)
+        return all(guard.holds(sizes) for guard in self.head.guards)
 
     def sizes(self, values: tuple[Any, ...]) -> dict[str, int]:
         """The sizes that these parameters have."""
         return {symbol: int(values[s.parameter]) if s.axis is None else values[s.parameter].shape[s.axis]
-                for symbol, s in self.function.sizes.items()}
+                for symbol, s in self.head.sizes.items()}
 
     def run(self, values: tuple[Any, ...], out: Any) -> Any:
         """Call the kernel with parameters that match. Errors of the user's code come as the user's."""
@@ -186,7 +198,7 @@ class Specialisation:
             gradients = tuple(m if m.ndim else m.item() for m in made)
             return self.rebuild((value if isinstance(value, tuple) else (value,)) + gradients)
         given = flatten_like(out, self.writer.gradient_tree(), "out")
-        buffers = [buffer_for(g, self.function.params[i].type, np.shape(values[i]), [*values, *given[:k]])
+        buffers = [buffer_for(g, self.head.params[i].type, np.shape(values[i]), [*values, *given[:k]])
                    for k, (g, i) in enumerate(zip(given, self.wrt_order))]
         value = kernel(*values, *buffers)
         for target, buffer in zip(given, buffers):

@@ -62,7 +62,7 @@ def make_adapter(specialisation: Specialisation, arguments: Arguments) -> Any:
         raise TypingError(f"{specialisation.function.name} was compiled with retain=, which is not supported inside @njit code")
     writer = CallWriter(specialisation.signature, has_gradient=specialisation.has_gradient)
     inputs = []
-    for k, (source, param) in enumerate(zip(specialisation.signature.inputs, specialisation.function.params)):
+    for k, (source, param) in enumerate(zip(specialisation.signature.inputs, specialisation.head.params)):
         if isinstance(source.access.root, Argument):
             text = writer.read(source.access)
             inputs.append(f"float({text})" if param.type.rank == 0 and param.type.dtype.is_float else text)
@@ -70,11 +70,11 @@ def make_adapter(specialisation: Specialisation, arguments: Arguments) -> Any:
             frozen = convert(read(source.access, {}), param.type, wrt=False, lenient=True)
             inputs.append(writer.bind(f"frozen{k}", frozen))
     flat = f"{writer.prefix}flat"
-    text = (f"def {specialisation.function.name}({', '.join(arguments)}):\n"
+    text = (f"def {specialisation.head.name}({', '.join(arguments)}):\n"
             f"    {flat} = {writer.prefix}entry({', '.join(inputs)})\n"
             f"    return {writer.result(flat, specialisation.primal)}\n")
     entry = getattr(specialisation.module.module, specialisation.module.name)
-    return numba.njit(nogil=True)(writer.make(specialisation.function.name, text, entry, None, tuple))
+    return numba.njit(nogil=True)(writer.make(specialisation.head.name, text, entry, None, tuple))
 
 
 def fits(specialisation: Specialisation, arguments: Arguments) -> bool:
@@ -88,7 +88,7 @@ def fits(specialisation: Specialisation, arguments: Arguments) -> bool:
     except (LookupError, AttributeError):
         return False
     return checks and all(accepts(param.type, found[k], wrt=k in specialisation.wrt)
-                          for k, param in enumerate(specialisation.function.params) if k in found)
+                          for k, param in enumerate(specialisation.head.params) if k in found)
 
 
 def collect(given: Any, tree: Tree, found: dict[int, types.Type]) -> bool:
