@@ -22,6 +22,7 @@ from ..library.core import emit
 from .sympy_functions import UserFunctions
 
 LARGEST_POWER = 2**31                               # of the exponents of `powi`; beyond, `pow`
+LARGEST_SHOWN = 30                                  # nodes of an expression that is shown whole in an error message
 NAN = Literal(math.nan, DType.f64)
 NAMES: MutableMapping[type, tuple[str, ...]] = WeakKeyDictionary()          # of sympy_names
 
@@ -98,6 +99,25 @@ def inequality(a: Operand, b: Operand) -> Any:
     return emit("xor" if a.type.dtype is DType.bool else "ne", a, b)
 
 
+def beta(a: Any, b: Any) -> Any:
+    """gamma(a) * gamma(b) / gamma(a + b), without overflow where both are positive."""
+    positive = emit("exp", emit("lgamma", a) + emit("lgamma", b) - emit("lgamma", a + b))
+    return select(emit("and", a > 0.0, b > 0.0), positive, special.gamma(a) / special.gamma(a + b) * special.gamma(b))
+
+
+def bracket(x: Any, a: Any, n: Any) -> Any:
+    """Macaulay's <x - a>**n: 0 left of a, then a power."""
+    if not isinstance(n, Literal) or n.value.real < 0:
+        raise UnsupportedOp("SingularityFunction(x, a, n) needs a number n >= 0")
+    power = select(x >= a, 1.0, NAN) if n.value == 0 else emit("pow", x - a, n)
+    return select(x < a, 0.0, power)
+
+
+def equivalent(*conditions: Operand) -> Any:
+    """Whether all conditions are the same."""
+    return reduce(lambda a, b: emit("and", a, b), [equality(conditions[0], x) for x in conditions[1:]])
+
+
 def same(x: Operand) -> Operand:
     """What is x itself for real numbers."""
     return x
@@ -113,6 +133,11 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "polygamma": polygamma, "trigamma": lambda x: polygamma(number(1), x),
     "erf2": lambda a, b: emit("erf", b) - emit("erf", a), "Heaviside": heaviside,
     "frac": lambda x: x - emit("floor", x), "ITE": lambda c, a, b: emit("select", c, a, b),
+    "Implies": lambda a, b: emit("or", emit("not", a), b), "Equivalent": equivalent,
+    "KroneckerDelta": lambda a, b, *bounds: select(emit("eq", a, b), 1.0, 0.0), "SingularityFunction": bracket,
+    "beta": beta, "binomial": lambda n, k: 1.0 / ((n + 1.0) * beta(n - k + 1.0, k + 1.0)),
+    "RisingFactorial": lambda x, k: special.gamma(x + k) / special.gamma(x),
+    "FallingFactorial": lambda x, k: special.gamma(x + 1.0) / special.gamma(x - k + 1.0),
     "Equality": equality, "Unequality": inequality,
     "re": same, "conjugate": same, "UnevaluatedExpr": same, "im": lambda x: number(0),
 }
@@ -146,7 +171,11 @@ def known_name(node: Any, names: Mapping[str, Any]) -> str | None:
 
 def describe(node: Any) -> str:
     """A node in an error message: small ones whole, others by their function's name (their text could be endless)."""
-    return str(node) if all(not a.args for a in node.args) else f"{type(node).__name__}(...)"
+    size, stack = 0, [node]
+    while stack and size <= LARGEST_SHOWN:
+        size += 1
+        stack += stack.pop().args
+    return str(node) if size <= LARGEST_SHOWN else f"{type(node).__name__}(...)"
 
 
 # ---------------------------------------------------------------------------------------------------- structure
