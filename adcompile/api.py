@@ -440,6 +440,7 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: An
                                  cache=cache, fastmath=fastmath, debug=debug, name=name, retain=retain)
     if args is None and is_sympy(f) and is_sympy(wrt):
         args = wrt
+    f, wrt, args = over_arrays(f, wrt, args, functions, name)
     check_options(parallel, checkpoint, dtype)
     wrt = tuple(wrt) if isinstance(wrt, list) else wrt
     retain = (retain,) if isinstance(retain, str) else tuple(retain)
@@ -462,6 +463,7 @@ def compile_value(f: Any = None, *, args: Any = None, functions: Any = None, dty
     if f is None and args is None:
         return functools.partial(compile_value, dtype=dtype, parallel=parallel, checkpoint=checkpoint, cache=cache,
                                  fastmath=fastmath, debug=debug, name=name)
+    f, _, args = over_arrays(f, None, args, functions, name)
     check_options(parallel, checkpoint, dtype)
     options = Options(False, (), False, dtype, cache, fastmath, debug, name, parallel=parallel)
     return CompiledValue(checked_function(f, args, functions), options, args, functions)
@@ -479,6 +481,20 @@ def grad(f: Any, wrt: Any = 0, has_aux: bool = False) -> Any:
         12.0
     """
     return Gradient(compile_grad(f, wrt=wrt, has_aux=has_aux))
+
+
+def over_arrays(f: Any, wrt: Any, args: Any, functions: Any, name: str | None) -> tuple[Any, Any, Any]:
+    """A SymPy expression over arrays as a function that is captured call by call; everything else as it is."""
+    if args is None or not is_sympy(f):
+        return f, wrt, args
+    from .capture.sympy_arrays import array_function, needs_arrays
+    if not needs_arrays(f, args):
+        return f, wrt, args
+    if functions is not None:
+        raise UnsupportedOp("functions= together with sums, products or matrix expressions",
+                            do="Write the whole as a Python function of arrays.")
+    function, places = array_function(f, wrt, args, name)
+    return function, places, None
 
 
 def checked_function(f: Any, args: Any, functions: Any = None) -> Any:

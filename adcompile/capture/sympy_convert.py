@@ -142,7 +142,7 @@ COMPOSED: dict[str, Callable[..., Any]] = {
     "re": same, "conjugate": same, "UnevaluatedExpr": same, "im": lambda x: number(0),
 }
 HINTS = {
-    **dict.fromkeys(("Integral", "Derivative", "Sum", "Product", "Limit", "Subs"), "Evaluate it first: expr.doit()."),
+    **dict.fromkeys(("Integral", "Derivative", "Limit", "Subs"), "Evaluate it first: expr.doit()."),
     "AppliedUndef": "Give its Python function with functions={{{name!r}: f}}, or name it in args to pass its value.",
     "DiracDelta": "It has no value as a number; leave it out, or replace it by a narrow smooth function.",
     "Lambda": "Pass its expression, with its variables in args.",
@@ -259,13 +259,9 @@ class Converter:
             elif id(node) not in seen:
                 seen.add(id(node))
                 stack.append((node, True))
-                if self.is_given(node):
-                    operands = self.functions.operands_of(node)
-                    self.given[id(node)] = operands
+                operands = self.operands(node)
+                if operands is not None:
                     stack += [(x, False) for x in reversed(operands)]
-                elif not is_place(node):
-                    self.check(node)
-                    stack += [(x, False) for x in reversed(operands_of(node))]
                 elif node not in self.places:
                     self.check_place(node)
                     missing.add(str(node))
@@ -274,6 +270,16 @@ class Converter:
             raise CaptureError(f"the expression contains {names}, which {'is' if len(missing) == 1 else 'are'} not in args",
                                self.where, f"Add {names} to args, or substitute numbers: expr.subs(...).")
         return order
+
+    def operands(self, node: Any) -> list[Any] | None:
+        """What must be computed before a node; None for an argument."""
+        if self.is_given(node):
+            self.given[id(node)] = self.functions.operands_of(node)
+            return self.given[id(node)]
+        if is_place(node):
+            return None
+        self.check(node)
+        return operands_of(node)
 
     def is_given(self, node: Any) -> bool:
         """Whether a node is a function that the user gave, applied, or its derivative."""

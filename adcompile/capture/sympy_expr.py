@@ -30,7 +30,7 @@ from ..library.creation import array
 from ..library.indexing import getitem
 from .driver import CapturedFunction
 from .inputs import identifier, is_user_module
-from .sympy_convert import Converter, is_place
+from .sympy_convert import Converter, describe, is_a, is_place
 from .sympy_functions import UserFunctions
 
 
@@ -66,11 +66,12 @@ def capture_sympy(expr: Any, wrt: Any = None, args: Any = (), name: str | None =
 # ---------------------------------------------------------------------------------------------------- arguments
 @dataclass(frozen=True)
 class Given:
-    """One argument of the call: its name, the symbols it holds, and its shape (empty for one symbol)."""
+    """One argument of the call: its name, the symbols it holds, and its shape: empty for one symbol, None for the lengths of
+    a SymPy array."""
 
     name: str
     symbols: tuple[Any, ...]
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
 
 
 def read_arguments(args: Any, where: Location | None) -> list[Given]:
@@ -95,10 +96,10 @@ def read_arguments(args: Any, where: Location | None) -> list[Given]:
     return found
 
 
-def symbols_of(entry: Any, where: Location | None) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+def symbols_of(entry: Any, where: Location | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The symbols of an argument and its shape. Raises on what is no argument."""
-    if hasattr(entry, "as_explicit"):                                   # MatrixSymbol
-        entry = entry.as_explicit()
+    if is_a(entry, "MatrixSymbol", "IndexedBase"):                      # one array, of the axes that its shape has
+        return (entry,), (None,) * len(entry.shape or (None,))
     if hasattr(entry, "tolist"):                                        # Matrix, Array
         entry = entry.tolist()
     if isinstance(entry, (list, tuple)):
@@ -197,9 +198,10 @@ class Several:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layout of a matrix or array."""
+    """The layout of a matrix or array of expressions. `whole`: what an array is that is one expression."""
 
     shape: tuple[int, ...]
+    whole: str = ""
 
 
 Layout = Several | Grid                             # the grid of shape () is one expression
@@ -207,8 +209,9 @@ Layout = Several | Grid                             # the grid of shape () is on
 
 def flatten(expr: Any, expressions: list[Any], where: Location | None) -> Layout:
     """The layout of what was passed; its expressions are appended to a list."""
-    if hasattr(expr, "as_explicit"):
-        expr = expr.as_explicit()
+    if is_a(expr, "MatrixExpr"):
+        expressions.append(expr)
+        return Grid((), f"the matrix expression {describe(expr)}")
     if hasattr(expr, "tolist"):
         if 0 in expr.shape:
             raise ShapeError(f"a matrix of shape {tuple(expr.shape)} has no entries", where, "Pass a matrix with entries.")
@@ -235,7 +238,7 @@ def check_scalar(layout: Layout, has_aux: bool, where: Location | None) -> None:
             raise CaptureError("with has_aux=True the expression must be a tuple (value, aux)", where)
         layout = layout.parts[0]
     if layout != Grid(()):
-        kind = f"a matrix of shape {layout.shape}" if isinstance(layout, Grid) else f"a {layout.kind.__name__}"
+        kind = layout.whole or f"a matrix of shape {layout.shape}" if isinstance(layout, Grid) else f"a {layout.kind.__name__}"
         raise ShapeError(f"the gradient needs one expression, not {kind}", where,
                          "Pass a scalar expression; compile_value takes lists and matrices.")
 

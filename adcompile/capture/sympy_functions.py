@@ -88,8 +88,11 @@ class UserFunctions:
 
     def value(self, name: str, operands: Sequence[Operand]) -> Operand:
         """The function's value, with the derivative that was given, or else that of its own operations."""
-        (result,) = self.inline(self.values[name], operands)
-        result = self.number(name, result)
+        results = self.inline(self.values[name], operands)
+        if len(results) != 1:
+            raise DifferentiationError(f"{name} gives {len(results)} numbers, not one", self.where,
+                                       f"functions={{{name!r}: (value, derivative)}}, each returning what its name says.")
+        result: Operand = self.number(name, results[0])
         if name not in self.slopes or all(isinstance(x, Literal) for x in operands):
             return result
         result = emit("stop_gradient", result)

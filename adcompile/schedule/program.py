@@ -450,9 +450,13 @@ class Writer:
             own.append("forward and backward in one pass" if len(forward) == 2 else "forward" if True in forward else "backward")
         if not any(map(is_loop, nodes)):
             return list(itertools.accumulate(own, lambda before, text: "backward" if before == "backward" else text))
+
+        def known(before: str, text: str) -> str:
+            return text or before
+
         loops = [text if is_loop(node) else "" for text, node in zip(own, nodes, strict=True)]
-        earlier = list(itertools.accumulate(loops, lambda before, text: text or before))
-        later = list(itertools.accumulate(reversed(loops), lambda behind, text: text or behind))[::-1]
+        earlier = list(itertools.accumulate(loops, known))
+        later = list(itertools.accumulate(reversed(loops), known))[::-1]
         found = []
         turned = False                              # a backward scalar came since the last loop
         for node, text, before, behind in zip(nodes, own, earlier, later, strict=True):
