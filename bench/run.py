@@ -28,6 +28,7 @@ from .workload import Form, Workload, workloads
 PROJECT = Path(__file__).resolve().parent.parent
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 CACHE_VARIABLES = ("ADCOMPILE_CACHE_DIR", "NUMBA_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+FEWEST = {"gradient": 3, "value": 1}                # turns of a slow contender
 PAUSE = 0.003                   # until the threads of the tool before have stopped waiting for work
 REFERENCE = "numba"             # the tool whose result is compared with: gradients written by hand
 
@@ -41,7 +42,7 @@ class Plan:
     threads: tuple[int, ...]
     rounds: int = 9             # turns of each contender
     turn: float = 0.02          # seconds of a turn
-    most: float = 3.0           # seconds for all turns of a contender; slower ones have fewer turns, but three
+    most: float = 3.0           # seconds for all turns of a contender; slower ones have fewer turns
     patience: float = 120.0     # seconds until an answer is given up
     second: bool = True         # measure first calls in second processes
 
@@ -118,7 +119,7 @@ class Turns:
 
     def take(self, what: str) -> None:
         """One turn, unless it had enough."""
-        if self.spent > self.plan.most and len(self.seconds[what]) >= 3:
+        if self.spent > self.plan.most and len(self.seconds[what]) >= FEWEST[what]:
             return
         if self.process.threads > 1:
             time.sleep(PAUSE)
@@ -152,7 +153,10 @@ def run(plan: Plan, show: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
             processes = {tool: Process(tool, threads, Path(name), plan.patience) for tool in everyone}
             try:
                 for workload, size in rows(plan):
-                    row = Row(plan, processes, workload, size, threads).measure()
+                    try:
+                        row = Row(plan, processes, workload, size, threads).measure()
+                    except Failure as failure:
+                        raise SystemExit(f"{workload.title} {size}: {REFERENCE} or {tools.BOUND}: {failure}") from failure
                     report["rows"].append(row)
                     show(row)
             finally:
@@ -255,7 +259,10 @@ class Row:
                     found[label] = {"failure": str(failure)}
                     del turns[label]
         for label, taken in turns.items():
-            found[label] = found.get(label, {}) | taken.summary()
+            try:
+                found[label] = found.get(label, {}) | taken.summary()
+            except Failure as failure:
+                found[label] = {"failure": str(failure)}
 
 
 def distance(got: list[np.ndarray], wanted: list[np.ndarray], *, some: bool = False) -> float:

@@ -57,7 +57,7 @@ class Worker:
 
     def turn(self, form: int, what: str, seconds: float) -> float | None:
         """Seconds a call, in a loop that fills this time; None: the tool has no such thing."""
-        contender = self.contenders[form]
+        contender = self.held(form)
         call = getattr(contender, what)
         if call is None:
             return None
@@ -72,7 +72,7 @@ class Worker:
 
     def memory(self, form: int) -> int | None:
         """Bytes that a call takes beyond what the process holds already; None where the system does not say."""
-        contender = self.contenders[form]
+        contender = self.held(form)
         gc.collect()
         try:
             Path("/proc/self/clear_refs").write_text("5")                   # resets the peak
@@ -81,6 +81,12 @@ class Worker:
         before = status("VmRSS")
         contender.gradient(*contender.args)
         return status("VmHWM") - before
+
+    def held(self, form: int) -> tools.Contender:
+        """A contender that was prepared."""
+        if form not in self.contenders:
+            raise LookupError("it was lost when another form of this tool ended the process")
+        return self.contenders[form]
 
     def drop(self) -> None:
         """Forget the contenders."""

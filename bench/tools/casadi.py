@@ -17,7 +17,7 @@ import numpy as np
 from ..workload import Form, Problem, Workload
 from . import Contender, as_tuple
 
-LABEL, PACKAGE = "CasADi", "casadi"
+LABEL, PACKAGE, THREADS = "CasADi", "casadi", False
 
 
 def build(form: Form, problem: Problem, workload: Workload, transform: Callable[[Any], Any] = lambda f: f) -> Contender:

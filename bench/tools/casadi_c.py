@@ -12,6 +12,7 @@ from ..workload import Form, Problem, Workload
 from . import Contender, casadi
 
 LABEL, PACKAGE, NEEDS = "CasADi, C", "casadi", "gcc"
+THREADS = False                 # its packages come without OpenMP, and the C that they generate for it is broken
 
 
 def build(form: Form, problem: Problem, workload: Workload) -> Contender:
@@ -29,6 +30,6 @@ def compiled(function: Any) -> Any:
     finally:
         os.chdir(before)
     library = folder / f"{function.name()}.so"
-    options = ["-O2" if function.n_instructions() > 20000 else "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared"]
+    options = ["-O2" if function.n_instructions() > 20000 else "-O3", "-march=native", "-fPIC", "-shared"]
     subprocess.run(["gcc", *options, str(library.with_suffix(".c")), "-o", str(library), "-lm"], check=True)
     return ca.external(function.name(), str(library))

@@ -11,7 +11,7 @@ from ..tools.numba import hand
 from ..workload import Workload
 
 workload = Workload("Gaussian process", wrt=("theta",), flops=lambda n: n ** 3 + 20 * n * n,
-                    sizes={"N=300": {"n": 300}}, tiny={"n": 6})
+                    sizes={"N=300": {"n": 300}}, tiny={"n": 3})
 
 
 @workload.inputs
