@@ -25,6 +25,7 @@ from .runtime.dispatch import Dispatch, Specialisation
 from .runtime.method import share_method
 
 if TYPE_CHECKING:
+    from .inspect.cost import Cost
     from .inspect.paths import Paths
     from .inspect.shown import Graph
 
@@ -222,9 +223,11 @@ class CompiledFunction:
         """The computation graph as captured: values as nodes (leaves green, operations blue, constants white, what takes no
         gradient grey), local derivatives on the edges. With arguments, values and cotangents of that call are shown; without,
         the graph of the last call. Shows itself in notebooks; `.save("loss.svg")`, also .html, .dot and .mermaid."""
+        from .inspect.cost import cost_texts
         from .inspect.graph import model_of
         from .inspect.shown import Graph
-        return Graph(model_of(self.view(args, kwargs)))
+        view = self.view(args, kwargs)
+        return Graph(model_of(view, cost_texts(view)))
 
     def paths(self, wrt: Any = None, at: tuple | Mapping[str, Any] | None = None, most: int = 10) -> Paths:
         """Every path from an argument to the result, with its factors and their product; their sum is the gradient. `wrt`: the
@@ -233,6 +236,16 @@ class CompiledFunction:
         from .inspect.paths import paths_of
         args, kwargs = ((), dict(at)) if isinstance(at, Mapping) else (tuple(at or ()), {})
         return paths_of(self.view(args, kwargs), wrt, most)
+
+    def cost(self, *args: Any, machine: bool = False, **kwargs: Any) -> Cost:
+        """What a call computes: arithmetic and calls of functions, forward and backward, per line and per operation; bytes moved,
+        residuals, memory. Polynomials in the sizes; with arguments, numbers too. `machine`: measure this machine and a call,
+        and compare."""
+        from .inspect.cost import cost_of, fastest, measured
+        found = cost_of(self.view(args, kwargs))
+        if machine:
+            found.machine = measured(fastest(lambda: self(*args, **kwargs)))
+        return found
 
     def kernel(self, *example_args: Any, **example_kwargs: Any) -> Any:
         """The numba function underneath, for arguments like these:
@@ -319,7 +332,7 @@ class BoundMethod:
         if name.startswith("__") or name == "compiled":         # copy and pickle ask before there is anything
             raise AttributeError(name)
         found = getattr(self.compiled, name)
-        if name in ("value", "grad", "kernel", "graph"):
+        if name in ("value", "grad", "kernel", "graph", "cost"):
             return functools.partial(found, self.instance)
         return found
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from .builder import current_builder
 from .core import Literal, Operand, Value
-from .types import DType
+from .dims import Dim
+from .types import DType, Type
 
 # Precedence of generated expressions, Python's own order.
 ATOM, POWER, UNARY, PRODUCT, SUM, SHIFT, BIT_AND, BIT_OR, COMPARE, NOT, AND, OR, TERNARY = range(17, 4, -1)
@@ -43,7 +44,8 @@ class Op:
     precedence: int = ATOM
     support: tuple[Callable[..., Any], ...] = ()
     promotes: bool = False                      # `code` gives float64 for float32 operands: the result is cast back
-    cost: float = 1.0                           # flops an element, for scheduling and f.cost
+    cost: float = 1.0                           # time an element takes, in additions: for scheduling
+    flops: Callable[..., Any] | None = None     # of (operands, result type, attributes), where it is not one an element
     commutative: bool = False
     associative: bool = False
     identity: float | None = None
@@ -54,12 +56,34 @@ class Op:
     edges: tuple[Any, ...] = ()                 # operand values (or tuples of them) where value and partial are tested
     why: str = ""
 
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a function such as exp, log or sqrt, whose calls are counted apart from arithmetic."""
+        return self.kind == "elementwise" and self.cost >= 5 and self.precedence == ATOM
+
+    def work(self, operands: tuple[Operand, ...], result: Type, attributes: Mapping[str, Any]) -> Dim:
+        """How many floating point operations it takes; of a function, how many calls. Moves take none, and integers and booleans
+        do not count."""
+        if not any(x.type.dtype.is_float or x.type.dtype.is_complex for x in operands):
+            return Dim.of(0)
+        if self.flops is not None:
+            return Dim.of(self.flops(operands, result, attributes))
+        return elements(result) if self.code is not None and self.kind != "linear" and self.cost else Dim.of(0)
+
     def __call__(self, *operands: Any, name: str = "", **attributes: Any) -> Any:
         """Emit this op into the current builder; on plain arrays and numbers, compute it with NumPy."""
         if any(isinstance(x, (Value, Literal)) for x in operands) or (not operands):
             return current_builder().emit(self.name, operands, attributes, name=name)
         assert self.reference is not None
         return self.reference(*operands, **attributes)
+
+
+def elements(type: Type) -> Dim:
+    """How many entries an array of this type has."""
+    count = Dim.of(1)
+    for d in type.dims:
+        count = count * d
+    return count
 
 
 TABLE: dict[str, Op] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..errors import ShapeError
 from ..ir.core import Operand
+from ..ir.dims import Dim
 from ..ir.op import Op
 from ..ir.types import Type
 from .op import linear
@@ -51,4 +53,15 @@ def transpose_b(ct: Operand, a: Operand, b: Operand, *, a_labels: Labels, b_labe
     return result
 
 
-contract: Op = linear("contract", contract_reference, contract_type, {0: transpose_a, 1: transpose_b}, cost=2)
+def contract_flops(operands: tuple[Operand, ...], result: Type, attributes: Mapping[str, Labels]) -> Dim:
+    """A product and a sum for each combination of indices; no sum where none is summed over."""
+    labels = (*attributes["a_labels"], *attributes["b_labels"])
+    lengths = dict(zip(labels, (*operands[0].type.dims, *operands[1].type.dims), strict=True))
+    count = Dim.of(1 if set(lengths) == set(attributes["out_labels"]) else 2)
+    for length in lengths.values():
+        count = count * length
+    return count
+
+
+contract: Op = linear("contract", contract_reference, contract_type, {0: transpose_a, 1: transpose_b}, cost=2,
+                      flops=contract_flops)

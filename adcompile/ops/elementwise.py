@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..ir.core import Literal, Operand
-from ..ir.op import AND, COMPARE, NOT, OR, POWER, PRODUCT, SUM, TERNARY, UNARY, Op
+from ..ir.dims import Dim
+from ..ir.op import AND, COMPARE, NOT, OR, POWER, PRODUCT, SUM, TERNARY, UNARY, Op, elements
 from ..ir.types import DType, Type
 from . import support
 from .op import (
@@ -191,12 +192,20 @@ def integer_power_reference(x: Any, k: Any) -> Any:
     return np.power(x, k, dtype=x.dtype) if x.dtype.kind in "iu" else np.power(x, np.asarray(k).astype(x.dtype))
 
 
+def multiplications(operands: tuple[Operand, ...], result: Type, attributes: Any) -> Dim:
+    """The products (and the division) in an integer power by squaring; three where the exponent is not known."""
+    k = operands[1]
+    exponent = abs(int(k.value.real)) if isinstance(k, Literal) else 4
+    each = max(exponent.bit_length() + exponent.bit_count() - 2, 0) + int(isinstance(k, Literal) and k.value.real < 0)
+    return elements(result) * each
+
+
 power: Op = elementwise("pow", np.power, power_partials, code="math.pow({0}, {1})", cost=40, singular=True,
                         domain=(POSITIVE, REAL),
                         edges=((0.0, 2.0), (0.0, 0.0), (0.0, 1.0), (0.0, 0.5), (0.0, -1.0), (-2.0, 3.0), (-2.0, 0.5), (INF, 2.0),
                                (NAN, 0.0)))
 powi: Op = elementwise("powi", integer_power_reference, integer_power_partials, infer=power_type, code="{0} ** {1}",
-                       precedence=POWER, promotes=True, cost=3, domain=(REAL, (0.0, 4.0)),
+                       precedence=POWER, promotes=True, cost=3, domain=(REAL, (0.0, 4.0)), flops=multiplications,
                        edges=((0.0, 0), (0.0, 1), (0.0, 2), (0.0, 3), (-2.0, 3), (-2.0, -3), (2.0, -1), (INF, 2)))
 
 # ---------------------------------------------------------------------------------------------------- exponentials, logarithms

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..ir.core import Operand
 from ..ir.dims import Dim
-from ..ir.op import Op
+from ..ir.op import Op, elements
 from ..ir.types import DType, Type
 from . import support
 from .elementwise import eq, select
@@ -149,7 +149,7 @@ gather: Op = linear("gather", gather_reference, gather_type,
                     {0: lambda ct, x, *indices, axes: scatter_add(zeros_like(x), *indices, ct, axes=axes)}, masking=True)
 scatter_add: Op = linear("scatter_add", scatter_add_reference, scatter_type,
                          {0: lambda ct, *operands, axes: ct, -1: lambda ct, base, *rest, axes: gather(ct, *rest[:-1], axes=axes)},
-                         joint=True)
+                         joint=True, flops=lambda operands, result, attributes: elements(operands[-1].type))
 scatter_set: Op = linear("scatter_set", scatter_set_reference, scatter_type,
                          {0: lambda ct, base, *rest, axes: scatter_set(ct, *rest[:-1], number(0.0, ct), axes=axes),
                           -1: last_written},

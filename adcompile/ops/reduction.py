@@ -8,7 +8,7 @@ import numpy as np
 
 from ..ir.core import Operand
 from ..ir.dims import Dim
-from ..ir.op import Op
+from ..ir.op import Op, elements
 from ..ir.types import DType, Type
 from .elementwise import div, eq, mul, select, strong_mul
 from .op import bool_type, linear, nondifferentiable, number, number_type, rule
@@ -32,9 +32,24 @@ def number_reduction(x: Type, *, axes: tuple[int, ...]) -> Type:
     return dropped(number_type(x), axes)
 
 
+def fewer(operands: tuple[Operand, ...], result: Type, attributes: Any) -> Dim:
+    """One operation for each entry that is not left over."""
+    return elements(operands[0].type) - elements(result)
+
+
+def one_each(operands: tuple[Operand, ...], result: Type, attributes: Any) -> Dim:
+    """One operation an entry."""
+    return elements(result)
+
+
+def two_each(operands: tuple[Operand, ...], result: Type, attributes: Any) -> Dim:
+    """Two operations an entry."""
+    return elements(result) * 2
+
+
 # ---------------------------------------------------------------------------------------------------- sum
 reduce_sum: Op = linear("reduce_sum", lambda x, *, axes: np.sum(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction,
-                        {0: lambda ct, x, *, axes: restored(ct, x.type.dims, axes)})
+                        {0: lambda ct, x, *, axes: restored(ct, x.type.dims, axes)}, flops=fewer)
 
 
 # ---------------------------------------------------------------------------------------------------- max, min
@@ -61,7 +76,7 @@ def extremum_jvp(tangents: tuple[Operand], y: Operand, x: Operand, *, axes: tupl
 def extremum(name: str, reference: Any) -> Any:
     """reduce_max or reduce_min."""
     return rule(name, lambda x, *, axes: reference(x, axis=axes), lambda x, *, axes: dropped(x, axes), vjp=extremum_vjp,
-                jvp=extremum_jvp, why="ties share equally, so their number is needed", masking=True)
+                jvp=extremum_jvp, why="ties share equally, so their number is needed", masking=True, flops=fewer)
 
 
 reduce_max, reduce_min = extremum("reduce_max", np.max), extremum("reduce_min", np.min)
@@ -118,7 +133,7 @@ def product_jvp(tangents: tuple[Operand], y: Operand, x: Operand, *, axes: tuple
 
 
 reduce_prod: Op = rule("reduce_prod", lambda x, *, axes: np.prod(x, axis=axes, dtype=np.asarray(x).dtype), number_reduction,
-                       vjp=product_vjp, jvp=product_jvp,
+                       vjp=product_vjp, jvp=product_jvp, flops=fewer,
                        why="the product of all other entries is not product / entry where an entry is 0")
 
 
@@ -136,8 +151,8 @@ def place_type(x: Type, *, axis: int) -> Type:
 BOOLEAN, PLACE = "booleans", "a place is an integer"
 reduce_any: Op = nondifferentiable("reduce_any", lambda x, *, axes: np.any(x, axis=axes), infer=bool_reduction, why=BOOLEAN)
 reduce_all: Op = nondifferentiable("reduce_all", lambda x, *, axes: np.all(x, axis=axes), infer=bool_reduction, why=BOOLEAN)
-argmax: Op = nondifferentiable("argmax", lambda x, *, axis: np.argmax(x, axis), infer=place_type, why=PLACE)
-argmin: Op = nondifferentiable("argmin", lambda x, *, axis: np.argmin(x, axis), infer=place_type, why=PLACE)
+argmax: Op = nondifferentiable("argmax", lambda x, *, axis: np.argmax(x, axis), infer=place_type, why=PLACE, flops=fewer)
+argmin: Op = nondifferentiable("argmin", lambda x, *, axis: np.argmin(x, axis), infer=place_type, why=PLACE, flops=fewer)
 
 
 # ---------------------------------------------------------------------------------------------------- running reductions
@@ -162,7 +177,7 @@ def running(ufunc: np.ufunc) -> Any:
 
 
 cumsum: Op = linear("cumsum", running(np.add), running_type,
-                    {0: lambda ct, x, *, axis, reverse: cumsum(ct, axis=axis, reverse=not reverse)})
+                    {0: lambda ct, x, *, axis, reverse: cumsum(ct, axis=axis, reverse=not reverse)}, flops=one_each)
 
 
 def recurrence_type(a: Type, b: Type, *, axis: int, reverse: bool) -> Type:
@@ -212,7 +227,8 @@ def recurrence_jvp(tangents: tuple[Operand | None, Operand | None], y: Operand, 
 
 
 linear_recurrence: Op = rule("linear_recurrence", recurrence_reference, recurrence_type, vjp=recurrence_vjp, jvp=recurrence_jvp,
-                             cost=2, why="linear in b, a recurrence in a: both derivatives are recurrences of the same form")
+                             cost=2, flops=two_each,
+                             why="linear in b, a recurrence in a: both derivatives are recurrences of the same form")
 
 
 def running_product_vjp(ct: Operand, y: Operand, x: Operand, *, axis: int, reverse: bool) -> tuple[Operand]:
@@ -239,4 +255,4 @@ def preceding_product(y: Operand, axis: int, reverse: bool) -> Operand:
 
 
 cumprod: Op = rule("cumprod", running(np.multiply), running_type, vjp=running_product_vjp, jvp=running_product_jvp,
-                   why="y / x is wrong where an entry is 0; the derivative is a linear recurrence")
+                   flops=one_each, why="y / x is wrong where an entry is 0; the derivative is a linear recurrence")
