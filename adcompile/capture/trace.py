@@ -1028,6 +1028,8 @@ def size_binary(exact: Callable[[Any, Any], Any], ufunc: Callable[..., Any]) -> 
     def compute(trace: Trace, a: Any, b: Any) -> Any:
         if all(isinstance(x, (SymInt, int)) and not isinstance(x, np.generic) for x in (a, b)):
             return trace.integer(Dim.of(exact(as_dim(a), as_dim(b))), is_weak(a) and is_weak(b))
+        if exact is operator.mul and any(isinstance(x, (list, tuple, str)) for x in (a, b)):
+            return exact(*(int(x) if isinstance(x, SymInt) else x for x in (a, b)))              # a list repeated so many times
         return trace.operator(ufunc, a, b) if is_operand(a) and is_operand(b) else NotImplemented
 
     return (lambda self, other: compute(self.trace, self, other)), (lambda self, other: compute(self.trace, other, self))

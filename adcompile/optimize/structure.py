@@ -240,7 +240,12 @@ def sum_of_broadcast(driver: Rewriter, o: Operation) -> Operand | None:
     summed = tuple(k for k, a in enumerate(own) if a in o.attributes["axes"])
     if summed:
         x = emit(driver, "reduce_sum", x, axes=summed)
-    x = emit(driver, "mul", x, spread_over(driver, length(driver, count, o.result.type.dtype), x.type.dims))
+    product = emit(driver, "mul", x, spread_over(driver, length(driver, count, o.result.type.dtype), x.type.dims))
+    if count.constant is None and isinstance(x, Value):                 # of nothing the sum is 0, also where x is not finite
+        none = emit(driver, "eq", emit(driver, "size", dim=count), literal_like(0, DType.i64))
+        zero = literal_like(0, x.type.dtype)
+        product = emit(driver, "select", spread_over(driver, none, x.type.dims), zero, product)
+    x = product
     rest = [a for a in range(len(dims)) if a not in o.attributes["axes"]]
     if not rest:
         return x
