@@ -19,6 +19,8 @@ README = PROJECT / "README.md"
 BEGIN, END = "<!-- python -m bench readme -->\n", "<!-- end of what it wrote -->"
 OURS, HAND = "adcompile", "numba"
 
+FAILURES = {"WRONG": "WRONG", **dict.fromkeys(("CaptureError", "ShapeError", "UnsupportedOp", "DifferentiationError"), "refused")}
+
 Results = dict[str, Any]
 Table = list[list[str]]
 
@@ -30,7 +32,7 @@ class Line:
     title: str
     threads: int
     ours: dict[str, Any]
-    others: dict[str, dict[str, Any]]
+    others: dict[str, dict[str, Any]]       # of tools that use one thread only, what they did with one
     bound: float
 
     @property
@@ -51,20 +53,27 @@ class Line:
 
 def lines(results: Results, threads: int) -> Iterator[Line]:
     """The lines for a number of threads."""
+    single = {(row["workload"], row["size"]): best_forms(row) for row in results["rows"] if row["threads"] == 1}
     for row in results["rows"]:
         if row["threads"] != threads:
             continue
-        others: dict[str, dict[str, Any]] = {}
-        for label, found in row["contenders"].items():
-            name = label.split(",")[0]
-            if name != OURS and (name not in others or (seconds(found) or math.inf) < (seconds(others[name]) or math.inf)):
-                others[name] = found
+        others = single.get((row["workload"], row["size"]), {}) | best_forms(row)
         bound = max((part["median"] for part in row["bound"].values() if isinstance(part, dict)), default=0.0)
         for label, found in row["contenders"].items():
             name, _, variant = label.partition(", ")
             if name == OURS:
                 title = f"{row['title']} {row['size']}" + (f", {variant}" if variant else "")
                 yield Line(title, threads, found, others, bound)
+
+
+def best_forms(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The fastest form of each tool."""
+    best: dict[str, dict[str, Any]] = {}
+    for label, found in row["contenders"].items():
+        name = label.split(",")[0]
+        if name != OURS and (name not in best or (seconds(found) or math.inf) < (seconds(best[name]) or math.inf)):
+            best[name] = found
+    return best
 
 
 def seconds(found: dict[str, Any]) -> float | None:
@@ -105,7 +114,7 @@ def cell(found: dict[str, Any] | None) -> str:
     failure = found.get("failure")
     if failure is None:
         return human(seconds(found))
-    return "WRONG" if failure.startswith("WRONG") else "refused" if failure.startswith("UnsupportedOp") else "failed"
+    return next((word for start, word in FAILURES.items() if failure.startswith(start)), "failed")
 
 
 def threads_of(count: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from ..workload import Form, Problem, Workload
 from . import Contender
 
-LABEL, PACKAGE, SECOND = "JAX", "jax", True
+LABEL, PACKAGE = "JAX", "jax"
 
 
 def build(form: Form, problem: Problem, workload: Workload) -> Contender:

@@ -21,7 +21,6 @@ def build(form: Form, problem: Problem, workload: Workload) -> Contender:
     gradients = pytensor.grad(value, [symbols[name] for name in problem.wrt])
     variables = [symbols[name] for name, a in args.items() if not isinstance(a, int)]
     compiled = pytensor.function(variables, [value, *gradients], mode="NUMBA", on_unused_input="ignore")
-    plain = pytensor.function(variables, value, mode="NUMBA", on_unused_input="ignore")
-    compiled.trust_input = plain.trust_input = True
-    return Contender(compiled, [a for a in args.values() if not isinstance(a, int)],
-                     lambda result: (float(result[0]), result[1:]), plain)
+    compiled.trust_input = True
+    arrays = [a for a in args.values() if not isinstance(a, int)]
+    return Contender(compiled, arrays, lambda result: (float(result[0]), result[1:]))

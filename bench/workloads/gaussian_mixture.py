@@ -20,6 +20,7 @@ def sized(d, K, n=1000):
 SIZES = {"d=2 K=5": sized(2, 5), "d=2 K=200": sized(2, 200), "d=10 K=25": sized(10, 25), "d=20 K=50": sized(20, 50),
          "d=32 K=25": sized(32, 25), "d=64 K=5": sized(64, 5), "d=64 K=100": sized(64, 100),
          "d=10 K=25 n=10000": sized(10, 25, 10_000)}
+LARGE = ("d=10 K=25", "d=64 K=100", "d=10 K=25 n=10000", "tiny")        # for tools that compile each size for long
 SMALL = ("d=2 K=5", "d=2 K=200", "d=10 K=25", "tiny")
 
 workload = Workload("GMM", wrt=("alpha", "mu", "q", "low"), flops=lambda d, K, n: n * K * (4 * d * d + 20),
@@ -147,7 +148,8 @@ def with_jax(np):
     return log_posterior
 
 
-@workload.form("torch", "torch_compile")
+@workload.form("torch")
+@workload.form("torch_compile", sizes=LARGE)
 def with_torch(torch):
     """One matrix product for each component."""
     def log_posterior(alpha, mu, q, low, x, gamma, m, constant):
@@ -179,7 +181,7 @@ def with_autograd(np):
     return log_posterior
 
 
-@workload.form("pytensor", sizes=("d=10 K=25", "d=20 K=50", "d=10 K=25 n=10000", "tiny"))
+@workload.form("pytensor", sizes=LARGE)
 def with_pytensor(pt):
     import numpy
 

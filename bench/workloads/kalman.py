@@ -92,24 +92,21 @@ def with_jax(np):
     return negative_log_likelihood
 
 
-@workload.form("torch", "autograd")
-def with_a_loop(np):
-    stack = np.stack if hasattr(np, "addmm") else np.array
-
+@workload.form("torch")
+def with_torch(torch):
     def negative_log_likelihood(theta, z, dt):
-        q, r, f = np.exp(theta[0]), np.exp(theta[1]), 1.0 - theta[2] * dt
-        zero, one = 0.0 * q, 0.0 * q + 1.0
-        F = stack([stack([one, dt * one]), stack([zero, f])])
-        Q = q * stack([stack([one * dt ** 3 / 3.0, one * dt ** 2 / 2.0]), stack([one * dt ** 2 / 2.0, one * dt])])
-        m, P = np.zeros(2), np.eye(2)
+        q, r, f = torch.exp(theta[0]), torch.exp(theta[1]), 1.0 - theta[2] * dt
+        F = torch.stack([torch.tensor([1.0, dt]), torch.stack([torch.tensor(0.0), f])])
+        Q = q * torch.tensor([[dt ** 3 / 3.0, dt ** 2 / 2.0], [dt ** 2 / 2.0, dt]])
+        m, P = torch.zeros(2), torch.eye(2)
         value = 0.0
-        for t in range(len(z)):
-            m, P = np.matmul(F, m), np.matmul(np.matmul(F, P), F.T) + Q
-            error, S = z[t] - m[0], P[0, 0] + r
-            value = value + 0.5 * (np.log(2.0 * math.pi * S) + error ** 2 / S)
+        for seen in z:
+            m, P = F @ m, F @ P @ F.T + Q
+            error, S = seen - m[0], P[0, 0] + r
+            value = value + 0.5 * (torch.log(2.0 * math.pi * S) + error ** 2 / S)
             gain = P[:, 0] / S
             m = m + gain * error
-            P = P - np.outer(gain, P[0])
+            P = P - torch.outer(gain, P[0])
         return value
     return negative_log_likelihood
 

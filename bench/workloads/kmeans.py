@@ -42,7 +42,8 @@ def by_hand(centroids, points):
     return value, g
 
 
-@workload.form("jax", "autograd", "torch", "torch_compile", "pytensor")
+@workload.form("jax", "autograd", "torch", "pytensor")
+@workload.form("torch_compile", sizes=("k=100 n=10000 d=16", "tiny"))
 def with_arrays(np):
     least = np.amin if hasattr(np, "amin") else np.min
 

@@ -69,7 +69,8 @@ def with_broadcasting(np):
     return energy
 
 
-@workload.form("torch", "torch_compile")
+@workload.form("torch")
+@workload.form("torch_compile", sizes=("N=256", "tiny"))
 def with_torch(torch):
     def energy(x):
         i, j = torch.triu_indices(x.shape[0], x.shape[0], 1)

@@ -48,7 +48,8 @@ def with_jax(np):
     return jax.scipy.special.logsumexp
 
 
-@workload.form("torch", "torch_compile")
+@workload.form("torch")
+@workload.form("torch_compile", sizes=("n=1280000", "tiny"))
 def with_torch(torch):
     return lambda x: torch.logsumexp(x, 0)
 

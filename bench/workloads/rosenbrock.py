@@ -36,7 +36,8 @@ def by_hand(x):
     return value, g
 
 
-@workload.form("jax", "torch", "torch_compile", "autograd", "pytensor")
+@workload.form("jax", "torch", "autograd", "pytensor")
+@workload.form("torch_compile", sizes=("n=1000", "tiny"))
 def with_arrays(np):
     def rosenbrock(x):
         return np.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
