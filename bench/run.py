@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,6 +87,11 @@ class Process:
             return subprocess.Popen(command, cwd=PROJECT, env={**os.environ, **variables}, text=True,
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
+    def forget(self) -> None:
+        """Let the process drop its contenders, if it runs."""
+        if self.process:
+            self.ask("drop")
+
     def stop(self) -> None:
         """End the process."""
         if self.process:
@@ -136,9 +141,9 @@ class Turns:
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
-    """Median, quartiles, and how many."""
-    low, median, high = np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()
-    return {"median": median, "low": low, "high": high, "turns": len(seconds)}
+    """Median, quartiles, the least, and how many."""
+    least, low, median, high = np.quantile(seconds, (0.0, 0.25, 0.5, 0.75)).tolist()
+    return {"median": median, "low": low, "high": high, "least": least, "turns": len(seconds)}
 
 
 def run(plan: Plan, show: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -194,8 +199,8 @@ class Row:
         turns[tools.BOUND].process.ask("prepare_bound", workload=self.workload.name, size=self.size, form=0)
         self.interleave(turns, found)
         for process in self.processes.values():
-            if process.process:
-                process.ask("drop")
+            with suppress(Failure):
+                process.forget()
         return {"workload": self.workload.name, "title": self.workload.title, "size": self.size, "threads": self.threads,
                 "bound": found.pop(tools.BOUND), "contenders": found}
 
