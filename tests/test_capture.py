@@ -592,6 +592,14 @@ def test_a_constant_result_is_a_result() -> None:
     assert run(captured, X3) == 3.0
 
 
+def test_a_size_repeats_a_list() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(np.array([2.0] * len(x)) * x) + len(len(x) * (1, 2))
+
+    agrees(f, X3)
+    refuse(CaptureError, lambda x: np.array([2.0] * np.argmax(x)), X3, match="repeating a list")
+
+
 # ------------------------------------------------------------------------------------------------------ refusals
 def refuse(error: type[Exception], f: Callable[..., Any], *args: Any, match: str = "", at: str = "", **options: Any) -> str:
     """The message of the error that capturing raises; `at`: text of the line that it must name."""

@@ -547,6 +547,17 @@ case(np.take, A, N(2), axis=0)
 case(np.take_along_axis, A, np.argsort(A, 1), 1)
 case(np.take_along_axis, A, np.argmin(A, 0, keepdims=True), axis=0)
 case(np.compress, K([True, False, True]), A, axis=0)
+case(np.compress, X > 0, X)
+case(operator.getitem, X, X > 0)
+case(operator.getitem, A, (slice(None), np.array([True, False, True])))
+case(operator.getitem, A, A > 0)
+case(operator.getitem, X, slice(T(1), None))
+case(operator.getitem, X, slice(T(-1), None, -2))
+case(np.nonzero, A)
+case(np.nonzero, X > 0)
+case(np.flatnonzero, A)
+case(np.extract, A > 0, A)
+case(np.where, X > 0)
 
 # ---------------------------------------------------------------------------------------------------- products
 for pair in ((X, Y), (A, V3), (A[:, 0], A), (A, B), (C, B), (C, V3), (S, C), (C[None, :, :, :], C.transpose(0, 2, 1)),
@@ -767,12 +778,11 @@ REFUSED = [
     (np.sum, (A,), {"axis": 2}, ShapeError, "axis 2 is out of bounds for array of dimension 2"),
     (np.sum, (A,), {"out": X}, UnsupportedOp, "np.sum with out= is not supported"),
     (np.reshape, (X, (2, 3)), {}, ShapeError, "cannot reshape array of size 5 into shape (2,3)"),
-    (np.where, (X > 0,), {}, UnsupportedOp, "np.where with one argument"),
-    (operator.getitem, (X, X > 0), {}, UnsupportedOp, "use np.where(mask, x, 0)"),
+    (np.where, (X > 0, X), {}, ShapeError, "either both or neither of x and y should be given"),
+    (operator.getitem, (X, np.array(True)), {}, UnsupportedOp, "a traced bool is used as an index"),
     (operator.getitem, (X, 7), {}, AdcompileError, "index 7 is out of bounds for axis 0 with size 5"),
     (operator.getitem, (X, (0, 0)), {}, ShapeError, "too many indices for array"),
     (operator.getitem, (X, Y), {}, ShapeError, "arrays used as indices must be of integer"),
-    (operator.getitem, (X, slice(T(1), None)), {}, UnsupportedOp, "a slice bound is a traced value"),
     (np.concatenate, ([A, X],), {}, ShapeError, "must match exactly"),
     (np.power, (I5, -1), {}, UnsupportedOp, "integers to negative integer powers are not allowed"),
     (np.linalg.norm, (A, 2), {}, UnsupportedOp, "singular values"),

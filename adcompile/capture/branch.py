@@ -106,6 +106,7 @@ class Merge:
 
     def add(self, a: Any, b: Any, type: LeafType, name: str) -> int:
         """A pair of leaves to be chosen from; the number of the result."""
+        self.trace.check_lengths(type.type.dims)
         self.pairs.append((a, b, type))
         self.names.append(name)
         return len(self.pairs) - 1

@@ -347,7 +347,7 @@ def explained(error: Exception, count: int | None, limit: int) -> Exception:
 def actual_count(trace: Trace, count: Any) -> int | None:
     """How many turns there are in this call, None where that is traced."""
     if isinstance(count, SymInt):
-        return trace.sizes.actual(count.dim)
+        return None if trace.sizes.is_computed(count.dim) else trace.sizes.actual(count.dim)
     return None if isinstance(count, Tracer) else int(count)
 
 

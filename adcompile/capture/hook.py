@@ -20,7 +20,7 @@ from .control import ControlHooks
 from .grown import GrownList
 from .inputs import Origin, is_container, is_user_module
 from .text import written
-from .trace import TRACED, SymInt, Trace, Tracer, contains, current_trace, trace_anew, user_location
+from .trace import TRACED, SymInt, Trace, Tracer, augment_masked, contains, current_trace, trace_anew, user_location
 
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "Add": (operator.iadd, operator.add), "Sub": (operator.isub, operator.sub), "Mult": (operator.imul, operator.mul),
@@ -246,7 +246,7 @@ def augment_array(target: Tracer, symbol: str, key: Any, value: Any) -> None:
     """`target[key] op= value`."""
     _, plain = OPERATORS[symbol]
     if isinstance(key, Tracer) and key.dtype.kind == "b" and key.ndim:
-        target.trace.masked_store(target, key, plain(target, value))
+        augment_masked(target, key, plain, value)
         return
     if symbol in ("Add", "Sub") and target.trace.accumulate(target, key, value if symbol == "Add" else -value):
         return

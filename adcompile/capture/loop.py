@@ -264,6 +264,9 @@ class Loop:
         if entry in self.entries:
             return self.widen(entry, new)
         late = before is MISSING or isinstance(before, PLACEHOLDERS)
+        if self.is_of_a_turn(new):
+            return self.conflict(entry, "has a length that is known in a turn of a traced loop only",
+                                 "store what it holds into an array made with np.zeros")
         if not late and is_same(before, new):
             return False
         first: list[Any] = []
@@ -292,6 +295,12 @@ class Loop:
             types.append(joined)
         self.entries[entry] = Carried(spec, types, False)
         return True
+
+    def is_of_a_turn(self, x: Any) -> bool:
+        """Whether a value holds arrays of lengths that were computed in the loop."""
+        leaves: list[Any] = []
+        flatten(x, leaves)
+        return any(self.trace.made_since(self.births, a.type.dims) for a in leaves if isinstance(a, Tracer))
 
     def joined(self, before: Any, after: LeafType, text: str) -> LeafType | None:
         """The type of a carried leaf; a number becomes an array where the body makes it one."""
@@ -558,9 +567,9 @@ class Loop:
 
         def start(region: Any) -> list[Value]:
             index = self.parameter(region, "", I64)                     # named by the body, if at all
-            least, beyond = trace.interval(lo), trace.interval(hi)
+            least, beyond = trace.builder.interval(lo), trace.builder.interval(hi)
             if least is not None and beyond is not None:
-                trace.intervals[index] = least[0], beyond[1] - 1
+                trace.builder.intervals[index] = least[0], beyond[1] - 1
             self.turn_number = index if isinstance(low, int) and low == 0 else emit("sub", index, lo)
             return [index]
 

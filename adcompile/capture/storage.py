@@ -59,6 +59,11 @@ class Step:
     operands: tuple[Operand, ...]
     attributes: Any
 
+    @property
+    def sizes(self) -> list[Dim]:
+        """The sizes in its attributes."""
+        return [d for a in self.attributes.values() if isinstance(a, tuple) for d in a if isinstance(d, Dim)]
+
 
 Path = tuple[Step, ...]
 
@@ -89,8 +94,7 @@ def shares_memory(path: Path, root: Type, trace: Trace) -> bool:
         "transpose",
     }:
         return True
-    actual = trace.sizes.actual
-    array = np.empty([actual(trace.sizes.resolve(d)) for d in root.dims], np.bool_)
+    array = np.empty([trace.sizes.estimate(d) for d in root.dims], np.bool_)
     view: Any = array
     for step in path:
         a = {k: evaluated(v, trace) for k, v in step.attributes.items()}
@@ -108,10 +112,10 @@ def shares_memory(path: Path, root: Type, trace: Trace) -> bool:
 
 
 def evaluated(attribute: Any, trace: Trace) -> Any:
-    """An attribute with actual sizes."""
+    """An attribute with the sizes that are likely now."""
     if isinstance(attribute, tuple):
         return tuple(evaluated(a, trace) for a in attribute)
-    return trace.sizes.actual(trace.sizes.resolve(attribute)) if isinstance(attribute, Dim) else attribute
+    return trace.sizes.estimate(attribute) if isinstance(attribute, Dim) else attribute
 
 
 def follow(root: Operand, path: Path) -> Operand:

@@ -267,9 +267,9 @@ class ArrayConverter(Converter):
         turn, total = self.trace.builder.value("t", Type(DType.i64)), self.trace.builder.value("t", Type(DType.f64))
         self.trace.names[turn] = getattr(index, "name", str(index))
         region.arguments += [turn, total]
-        ends = self.trace.interval(lo), self.trace.interval(hi)
+        ends = self.trace.builder.interval(lo), self.trace.builder.interval(hi)
         if ends[0] is not None and ends[1] is not None:
-            self.trace.intervals[turn] = ends[0][0], ends[1][1] - 1
+            self.trace.builder.intervals[turn] = ends[0][0], ends[1][1] - 1
         with self.trace.inside(region):
             following = emit(op, total, self.inside(index, turn).loop(body, inner, op, start))
         result: Operand

@@ -13,7 +13,7 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -139,10 +139,12 @@ class Trace:
         self.made: dict[int, tuple[Any, Any]] = {}                         # concrete arrays made by the function: site and array
         self.traced_sites: frozenset[Any] = frozenset()                    # where arrays are made that hold traced values
         self.outside: dict[Cell, str] = {}  # arrays that the function found outside, with their texts
-        self.intervals: dict[Value, tuple[Dim, Dim]] = {}                  # least and greatest values of loop indices
+        self.extents: dict[Any, str] = {}                                  # computed sizes by what they are computed from
+        self.lengths: dict[str, tuple[Value, int]] = {}                    # the values of computed sizes, and when they were made
         self.gradient: Gradient | None = None                              # appends the adjoint to an inner function
         self.symbols: list[str] = []                                       # of sizes that inner gradients compute
-        builder.interval = self.interval
+        builder.extent = self.extent  # type: ignore[method-assign]
+        self.sizes.where = user_location
         self.raised: tuple[Exception, Location | None] | None = None       # by the `raise` statement that ran last
         self.handlers: list[Callable[[], Any]] = []                        # what the `try` statements around handle
         self.failures: list[Failure] = []                                  # that the compiled function may raise
@@ -264,6 +266,7 @@ class Trace:
             return value
         if isinstance(x, SymInt):
             x.trace.check_open()
+            self.check_lengths((x.dim,))
             return x.dim
         if isinstance(x, (np.ndarray, np.generic)):
             return self.constant(x)
@@ -396,63 +399,50 @@ class Trace:
         for value in (y for o in region.operations for y in o.results):
             self.home.pop(value, None)
 
-    def interval(self, x: Any) -> tuple[Dim, Dim] | None:
-        """The least and the greatest value that an integer can have, from the operations that make it."""
-        if isinstance(x, Literal):
-            return (Dim.of(int(x.value.real)),) * 2
-        if x in self.intervals:
-            return self.intervals[x]
-        made = next((o for _, operations in reversed(self.builder.blocks) for o in reversed(operations) if x in o.results), None)
-        if made is None or made.op not in ("size", "add", "sub", "neg", "mul"):
-            return None
-        if made.op == "size":
-            return (made.attributes["dim"],) * 2
-        given = [self.interval(operand) for operand in made.operands]
-        first, second = given[0], given[-1]
-        if first is None or second is None:
-            return None
-        if made.op == "add":
-            return first[0] + second[0], first[1] + second[1]
-        if made.op == "sub":
-            return first[0] - second[1], first[1] - second[0]
-        if made.op == "neg":
-            return -first[1], -first[0]
-        factor, other = (first, second) if first[0].constant is not None and first[0] == first[1] else (second, first)
-        if factor[0].constant is None or factor[0] != factor[1]:
-            return None
-        low, high = other[0] * factor[0], other[1] * factor[0]
-        return (low, high) if factor[0].constant >= 0 else (high, low)
+    def extent(self, x: Any, least: Dim, greatest: Dim, key: Any) -> Dim:
+        """The size symbol of a traced integer. A region's argument is made one at the region's start, for all that is in it."""
+        known = self.extents.get(key)
+        if known is not None and self.is_visible(known):
+            return Dim.symbol(known)
+        symbol = self.builder.fresh("length")
+        result = self.builder.value("", Type(DType.i64))
+        made = Operation("extent", (x,), (result,), {"symbol": symbol}, location=user_location())
+        around = next((r for r in self.regions if x in r.arguments), None)
+        (self.builder.blocks[-1][1] if around is None else around.operations).insert(
+            len(self.builder.blocks[-1][1]) if around is None else 0, made)
+        self.builder.makers[result] = made
+        self.extents[key], self.lengths[symbol] = symbol, (result, self.birth())
+        self.symbols.append(symbol)
+        return self.sizes.compute(symbol, least, greatest)
 
-    def linear(self, x: Any) -> tuple[dict[Any, Dim], Dim] | None:
-        """An integer as a sum of traced values times sizes, and a size."""
-        if isinstance(x, Literal):
-            return {}, Dim.of(int(x.value.real))
-        made = next((o for _, operations in reversed(self.builder.blocks) for o in reversed(operations) if x in o.results), None)
-        if made is None or made.op not in ("size", "add", "sub", "mul"):
-            return {x: Dim.of(1)}, Dim.of(0)
-        if made.op == "size":
-            return {}, made.attributes["dim"]
-        (first, a), (second, b) = (self.linear(operand) or ({}, Dim.of(0)) for operand in made.operands)
-        if made.op == "mul":
-            factor, terms, rest = (a, second, b) if not first else (b, first, a)
-            return None if first and second else ({k: c * factor for k, c in terms.items()}, rest * factor)
-        sign = 1 if made.op == "add" else -1
-        terms = {k: first.get(k, Dim.of(0)) + second.get(k, Dim.of(0)) * sign for k in (*first, *second)}
-        return {k: c for k, c in terms.items() if c.constant != 0}, a + b * sign
+    def is_visible(self, symbol: str) -> bool:
+        """Whether a computed size is known here: its loop or branch is not closed."""
+        region = self.home.get(self.lengths[symbol][0]) if symbol in self.lengths else None
+        return region is None or region.open
+
+    def check_lengths(self, dims: Iterable[Dim]) -> None:
+        """Raises for lengths that are known in a loop's body or a branch only."""
+        if self.lengths and not all(map(self.is_visible, {s for d in dims for s in d.symbols})):
+            raise CaptureError("an array is used whose length is known only in the traced loop or branch in which it was made",
+                               user_location(), "use it there, or store what it holds into an array made with np.zeros")
+
+    def made_since(self, born: int, dims: Iterable[Dim]) -> bool:
+        """Whether a length has been computed since."""
+        return any(self.lengths[s][1] > born for d in dims for s in d.symbols if s in self.lengths)
 
     def window(self, part: Any, length: Any) -> Any:
         """The index array for `start:stop` with traced bounds that are a size apart, where that stays inside of an axis."""
         if not isinstance(part, slice) or not isinstance(part.start, Tracer) or not isinstance(part.stop, Tracer) \
                 or part.step not in (None, 1):
             return part
-        first, last = self.linear(part.start.value), self.linear(part.stop.value)
-        least, beyond = self.interval(part.start.value), self.interval(part.stop.value)
-        if first is None or last is None or first[0] != last[0] or least is None or beyond is None:
+        first, last = self.builder.linear(part.start.value), self.builder.linear(part.stop.value)
+        least, beyond = self.builder.interval(part.start.value), self.builder.interval(part.stop.value)
+        if first[0] != last[0] or least is None or beyond is None:
             return part
         if not is_inside(least[0], beyond[1] - 1, as_dim(length)):
             return part
         places = self.apply(np.add, (part.start, self.apply(np.arange, (self.integer(last[1] - first[1]),))))
-        self.intervals[places.value] = least[0], beyond[1] - 1
+        self.builder.intervals[places.value] = least[0], beyond[1] - 1
         return places
 
     def windows(self, array: Tracer, key: Any) -> tuple[Tracer, Any]:
@@ -482,8 +472,10 @@ class Trace:
     def element_store(self, target: Tracer, key: Any, value: Any) -> None:
         """`target[key] = value`."""
         if isinstance(key, Tracer) and key.dtype.kind == "b" and key.ndim:
-            self.masked_store(target, key, value)
-            return
+            if not np.ndim(value):
+                self.masked_store(target, key, value)
+                return
+            key = tuple(self.apply(np.nonzero, (key,)))
         place = self.place(target, key)
         self.builder.location = user_location()
         wanted = follow(target.value, place).type if place else target.value.type
@@ -528,18 +520,10 @@ class Trace:
         return True
 
     def masked_store(self, target: Tracer, mask: Tracer, value: Any) -> None:
-        """`target[mask] = value` for a traced mask: a select."""
-        value = value if isinstance(value, Tracer) else self.apply(np.asarray, (value,))
+        """`target[mask] = value` for a traced mask and a value for every entry of the target, or one for all: a select."""
         if mask.ndim < target.ndim:
             mask = mask[(..., *[None] * (target.ndim - mask.ndim))]
-        if value.ndim:
-            fits = value.ndim == target.ndim and all(a == b for a, b in zip(value.shape, target.shape, strict=True))
-            if not fits:
-                raise CaptureError("values are stored at a traced mask, and how many entries it selects is not known while the "
-                                   "function is captured", user_location(),
-                                   "use a[...] = np.where(mask, values, a) with an array of a's shape")
-        chosen = self.apply(np.where, (mask, value, target))
-        self.element_store(target, Ellipsis, chosen)
+        self.element_store(target, Ellipsis, self.apply(np.where, (mask, value, target)))
 
 
 def update_of(update: Any, target: Tracer) -> Any:
@@ -639,6 +623,7 @@ class Tracer:
         if contents is not self.seen or region is not None and not region.open:
             self.trace.check_open()
             self.trace.builder.location = user_location()
+            self.trace.check_lengths(d for step in self.path for d in step.sizes)
             self.view, self.seen = follow(contents, self.path), contents
         return self.view
 
@@ -700,7 +685,6 @@ class Tracer:
     # ------------------------------------------------------------------------------------------------ operators
     __add__, __radd__ = binary(np.add)
     __sub__, __rsub__ = binary(np.subtract)
-    __mul__, __rmul__ = binary(np.multiply)
     __truediv__, __rtruediv__ = binary(np.true_divide)
     __floordiv__, __rfloordiv__ = binary(np.floor_divide)
     __mod__, __rmod__ = binary(np.remainder)
@@ -714,6 +698,18 @@ class Tracer:
     __le__, __ge__ = binary(np.less_equal)[0], binary(np.greater_equal)[0]
     __neg__, __pos__ = unary(np.negative), unary(np.positive)
     __abs__, __invert__ = unary(np.absolute), unary(np.invert)
+
+    def __mul__(self, other: Any) -> Any:
+        return self.trace.operator(np.multiply, self, self.factor(other)) if is_operand(other) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.trace.operator(np.multiply, self.factor(other), self) if is_operand(other) else NotImplemented
+
+    def factor(self, other: Any) -> Any:
+        """What this is multiplied with. An integer does not multiply a list: it repeats it."""
+        if isinstance(other, (list, tuple)) and not self.ndim and self.dtype.kind in "biu":
+            raise self.concrete("repeating a list", "use np.full or np.tile, or pass the integer as an argument of the function")
+        return other
 
     def __pow__(self, other: Any, modulus: None = None) -> Any:
         return self.trace.operator(np.power, self, other) if is_operand(other) else NotImplemented
@@ -941,7 +937,7 @@ def add_at(trace: Trace, ufunc: np.ufunc, target: Any, key: Any, value: Any = No
     if ufunc not in (np.add, np.subtract):
         raise UnsupportedOp(f"numpy.{ufunc.__name__}.at is not supported on traced values", user_location(), "write it as a loop")
     if isinstance(key, Tracer) and key.dtype.kind == "b":
-        trace.masked_store(target, key, ufunc(target, value))
+        augment_masked(target, key, ufunc, value)
         return
     place = trace.place(target, key)
     if target.path or len([step for step in place if step.op == "gather"]) != 1:
@@ -955,6 +951,14 @@ def add_at(trace: Trace, ufunc: np.ufunc, target: Any, key: Any, value: Any = No
     update = trace.unwrap(-value if ufunc is np.subtract else value)
     update = fitted(update, trace.sizes.resolve_type(follow(root, place).type))
     trace.write(target.cell, scattered(root, place, update))
+
+
+def augment_masked(target: Tracer, mask: Tracer, function: Callable[[Any, Any], Any], value: Any) -> None:
+    """`target[mask] = function(target[mask], value)`."""
+    if np.ndim(value):
+        target[mask] = function(target[mask], value)
+    else:
+        target.trace.masked_store(target, mask, function(target, value))
 
 
 def scattered(root: Any, place: Path, update: Any) -> Any:
@@ -1044,7 +1048,8 @@ def size_comparison(relation: str, ufunc: Callable[..., Any]) -> Callable[[Any, 
     def method(self: SymInt, other: Any) -> Any:
         self.trace.check_open()
         if isinstance(other, (SymInt, int)) and not isinstance(other, np.generic):
-            return self.trace.sizes.compare(self.dim, relation, as_dim(other), user_location())
+            known = self.trace.sizes.decide(self.dim, relation, as_dim(other), user_location())
+            return self.trace.operator(ufunc, self.number(), other) if known is None else known
         if isinstance(other, float):
             return self.trace.sizes.compare(self.dim, *integer_relation(relation, other), user_location()) \
                 if math.isfinite(other) else COMPARISONS[relation](0, other)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -40,7 +40,8 @@ class Builder:
         self.name = name
         self.sizes = sizes or Sizes()
         self.location: Location | None = None       # attached to every operation emitted from now on
-        self.interval: Callable[[Operand], tuple[Dim, Dim] | None] = lambda x: None     # least and greatest value of an integer
+        self.intervals: dict[Operand, tuple[Dim, Dim]] = {}         # least and greatest values of integers
+        self.makers: dict[Value, Operation] = {}
         self.taken: dict[str, int] = {}
         self.blocks: list[tuple[list[Value], list[Operation]]] = [([], [])]
 
@@ -103,6 +104,65 @@ class Builder:
     def append(self, operation: Operation) -> None:
         """Append a finished operation as it is."""
         self.blocks[-1][1].append(operation)
+        for result in operation.results:
+            self.makers[result] = operation
+
+    # ------------------------------------------------------------------------------------------------ integers
+    def interval(self, x: Operand) -> tuple[Dim, Dim] | None:
+        """The least and the greatest value that an integer can have, from the operations that make it."""
+        if isinstance(x, Literal):
+            return (Dim.of(int(x.value.real)),) * 2
+        if x in self.intervals:
+            return self.intervals[x]
+        found = self.find_interval(x)
+        if found is not None:
+            self.intervals[x] = found
+        return found
+
+    def find_interval(self, x: Value) -> tuple[Dim, Dim] | None:
+        made = self.makers.get(x)
+        if made is None or made.op not in ("size", "add", "sub", "neg", "mul"):
+            return None
+        if made.op == "size":
+            return (made.attributes["dim"],) * 2
+        given = [self.interval(operand) for operand in made.operands]
+        first, second = given[0], given[-1]
+        if first is None or second is None:
+            return None
+        if made.op == "add":
+            return first[0] + second[0], first[1] + second[1]
+        if made.op == "sub":
+            return first[0] - second[1], first[1] - second[0]
+        if made.op == "neg":
+            return -first[1], -first[0]
+        factor, other = (first, second) if first[0].constant is not None and first[0] == first[1] else (second, first)
+        if factor[0].constant is None or factor[0] != factor[1]:
+            return None
+        low, high = other[0] * factor[0], other[1] * factor[0]
+        return (low, high) if factor[0].constant >= 0 else (high, low)
+
+    def linear(self, x: Operand) -> tuple[dict[Value, Dim], Dim]:
+        """An integer as a sum of values times sizes, and a size."""
+        if isinstance(x, Literal):
+            return {}, Dim.of(int(x.value.real))
+        made = self.makers.get(x)
+        if made is None or made.op not in ("size", "add", "sub", "mul"):
+            return {x: Dim.of(1)}, Dim.of(0)
+        if made.op == "size":
+            return {}, made.attributes["dim"]
+        (first, a), (second, b) = map(self.linear, made.operands)
+        if made.op == "mul":
+            factor, terms, rest = (a, second, b) if not first else (b, first, a)
+            return ({x: Dim.of(1)}, Dim.of(0)) if first and second else ({k: c * factor for k, c in terms.items()}, rest * factor)
+        sign = 1 if made.op == "add" else -1
+        terms = {k: first.get(k, Dim.of(0)) + second.get(k, Dim.of(0)) * sign for k in (*first, *second)}
+        return {k: c for k, c in terms.items() if c.constant != 0}, a + b * sign
+
+    def extent(self, x: Operand, least: Dim, greatest: Dim, key: Hashable) -> Dim:
+        """A size symbol for an integer that is not negative. `key`: what tells it from others."""
+        symbol = self.fresh("length")
+        self.emit("extent", (x,), {"symbol": symbol})
+        return self.sizes.compute(symbol, least, greatest)
 
     @contextmanager
     def region(self, arguments: Sequence[Value] = ()) -> Iterator[list[Any]]:

@@ -7,6 +7,9 @@ is replaced by the other's expression everywhere, so that later code sees one ax
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ..errors import ShapeError
 from .core import RELATIONS, Guard, Location
 from .dims import Dim, DimLike
 from .types import Type
@@ -21,6 +24,8 @@ class Sizes:
         self.hints: dict[str, int] = {}
         self.replaced: dict[str, Dim] = {}          # symbol -> what it was unified with (resolve() follows chains)
         self.guards: list[Guard] = []
+        self.computed: dict[str, tuple[Dim, Dim]] = {}      # sizes that the function computes: least and greatest value
+        self.where: Callable[[], Location | None] = lambda: None
 
     def symbol(self, name: str, hint: int, *, integer: bool = False) -> Dim:
         """A new size symbol whose actual value now is `hint`; `integer`: an integer argument, not an axis length."""
@@ -40,11 +45,74 @@ class Sizes:
 
     def actual(self, dim: DimLike) -> int:
         """The value of `dim` in the call being captured."""
-        return Dim.of(dim).evaluate(self.hints)
+        dim = Dim.of(dim)
+        if self.is_computed(dim):
+            raise ShapeError(f"the length {dim} is computed from traced values: it is not known while the function is captured",
+                             self.where(), "use operations that do not need to know it, or a loop")
+        return dim.evaluate(self.hints)
 
+    def estimate(self, dim: DimLike) -> int:
+        """What `dim` may be in the call being captured, for questions of speed."""
+        greatest = self.bound(Dim.of(dim), True)
+        return 1 if greatest is None else self.actual(greatest)
+
+    def text(self, dim: DimLike) -> str:
+        """A size in a message: its actual value where there is one."""
+        dim = self.resolve(dim)
+        return str(dim) if self.is_computed(dim) else str(self.actual(dim))
+
+    # ------------------------------------------------------------------------------------------------ computed sizes
+    def compute(self, name: str, least: DimLike, greatest: DimLike) -> Dim:
+        """A new symbol for a size that an `extent` defines, and what is known of its values."""
+        self.computed[name] = Dim.of(least), Dim.of(greatest)
+        return Dim.symbol(name)
+
+    def is_computed(self, dim: DimLike) -> bool:
+        """Whether a size depends on values that only the running function knows."""
+        return bool(self.computed) and not Dim.of(dim).symbols.isdisjoint(self.computed)
+
+    def bound(self, dim: Dim, upper: bool) -> Dim | None:
+        """The greatest (or least) value of a size in terms of sizes that are known; None where that cannot be said."""
+        dim = self.resolve(dim)
+        while self.is_computed(dim):
+            total = Dim.of(0)
+            for monomial, coefficient in dim.terms:
+                inner = [a for a in monomial if self.is_computed(Dim((((a,), 1),)))]
+                others = list(monomial)
+                if not inner:
+                    total = total + Dim(((monomial, coefficient),))
+                    continue
+                others.remove(inner[0])
+                if not isinstance(inner[0], str) or any(not isinstance(a, str) or a in self.integers for a in others):
+                    return None
+                least, greatest = self.computed[inner[0]]
+                total = total + (greatest if (coefficient > 0) == upper else least) * Dim(((tuple(others), coefficient),))
+            dim = self.resolve(total)
+        return dim
+
+    def surely(self, dim: Dim) -> bool:
+        """Whether a size is never negative, as far as this call can tell; guarded where it depends on known sizes."""
+        least = self.bound(dim, False)
+        return least is not None and self.actual(least) >= 0 and self.compare(least, ">=", 0)
+
+    def decide(self, a: DimLike, relation: str, b: DimLike, location: Location | None = None) -> bool | None:
+        """As `compare`; None where the answer depends on values that only the running function knows."""
+        difference = self.resolve(a) - self.resolve(b)
+        if difference.constant is not None or not self.is_computed(difference):
+            return self.compare(a, relation, b, location)
+        if relation in ("==", "!="):
+            return relation == "!=" if self.surely(difference - 1) or self.surely(-difference - 1) else None
+        excess = {">=": difference, ">": difference - 1, "<=": -difference, "<": -difference - 1}[relation]
+        if self.surely(excess):
+            return True
+        return False if self.surely(-excess - 1) else None
+
+    # ------------------------------------------------------------------------------------------------ relations
     def equal(self, a: DimLike, b: DimLike, location: Location | None = None) -> bool:
         """Whether two sizes are equal now. If they are, and not for all sizes, they are unified from here on (a guard, in
         effect); if not, the inequality is recorded where it is not plain."""
+        if self.is_computed(self.resolve(a)) or self.is_computed(self.resolve(b)):
+            return self.decide(a, "==", b, location) is True
         if self.assume and (self.resolve(a) - self.resolve(b)).constant is None:
             self.unify(self.resolve(a), self.resolve(b), location)
             return True
@@ -54,7 +122,7 @@ class Sizes:
         """Whether an axis has length 1 now; if so it is pinned. "Not 1" needs no guard: code that treats an axis as
         full length is right for length 1 too, and where it meets another axis `equal` speaks."""
         dim = self.resolve(dim)
-        if self.actual(dim) != 1:
+        if self.is_computed(dim) or self.actual(dim) != 1:
             return False
         self.equal(dim, 1, location)
         return True
@@ -62,6 +130,14 @@ class Sizes:
     def compare(self, a: DimLike, relation: str, b: DimLike, location: Location | None = None) -> bool:
         """The truth of `a relation b` now; recorded unless it holds (or fails) for all sizes."""
         a, b = self.resolve(a), self.resolve(b)
+        if self.is_computed(a) and not self.is_computed(a - b):
+            a, b = a - b, Dim.of(0)
+        if self.is_computed(a - b):
+            known = self.decide(a, relation, b, location)
+            if known is None:
+                raise ShapeError(f"whether {a} {relation} {b} depends on traced values, which are not known while the function "
+                                 "is captured", self.where(), "write the part of the code that depends on it as a loop")
+            return known
         truth = RELATIONS[relation](self.actual(a), self.actual(b))
         difference = a - b
         if difference.constant is not None:
@@ -80,6 +156,9 @@ class Sizes:
         """The length of two axes broadcast against each other, None where they do not fit. Assumes either that they are
         equal or that one of them is 1; never records that a length is not 1 (see `is_one`)."""
         a, b = self.resolve(a), self.resolve(b)
+        if self.is_computed(a) or self.is_computed(b):
+            ones = [other for one, other in ((a, b), (b, a)) if self.is_one(one, location)]
+            return a if a == b else ones[0] if ones else None
         if self.actual(a) == self.actual(b):
             self.equal(a, b, location)
             return self.resolve(a)

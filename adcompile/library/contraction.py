@@ -105,7 +105,7 @@ def cheapest_pair(operands: list[Labelled], lengths: dict[int, Dim]) -> tuple[in
     """The two operands whose product takes the fewest multiplications now."""
     def cost(pair: tuple[int, int]) -> int:
         labels = {*operands[pair[0]].labels, *operands[pair[1]].labels}
-        return math.prod(sizes().actual(lengths[label]) for label in labels)
+        return math.prod(sizes().estimate(lengths[label]) for label in labels)
     return min(itertools.combinations(range(len(operands)), 2), key=cost)
 
 

@@ -218,7 +218,8 @@ def loop_dtypes(function: np.ufunc, *xs: Any) -> tuple[DType, ...]:
 # ---------------------------------------------------------------------------------------------------- broadcasting
 def shape_text(dims: Iterable[Dim | int]) -> str:
     """Actual sizes as NumPy prints a shape."""
-    return str(tuple(sizes().actual(d) for d in dims)).replace(" ", "")
+    texts = [sizes().text(d) for d in dims]
+    return f"({','.join(texts)}{',' * (len(texts) == 1)})"
 
 
 def broadcast_dims(*shapes: Dims) -> Dims:
@@ -228,10 +229,31 @@ def broadcast_dims(*shapes: Dims) -> Dims:
     for shape in shapes:
         for k, dim in enumerate(shape, rank - len(shape)):
             found = dim if result[k].constant == 1 else sizes().broadcast(result[k], dim, here())
+            if found is None and any(map(sizes().is_computed, (result[k], dim))):
+                found = demanded(result[k], dim, "operands could not be broadcast together")
             if found is None:
                 raise shape_error(f"operands could not be broadcast together with shapes {' '.join(map(shape_text, shapes))}")
             result[k] = found
     return tuple(map(sizes().resolve, result))
+
+
+def demanded(a: Dim, b: Dim, text: str) -> Dim | None:
+    """One of two lengths of which the running function finds out whether they are equal: it raises where they are not. None
+    where they certainly are not."""
+    a, b = sizes().resolve(a), sizes().resolve(b)
+    if sizes().decide(a, "!=", b):
+        return None
+    emit("raise_if", emit("ne", as_size(a), as_size(b)), exception="ValueError", text=text)
+    return b if sizes().is_computed(a) else a
+
+
+def require_entry(dim: Dim, text: str) -> None:
+    """Raises for an empty axis; where the length is computed, the running function does."""
+    known = sizes().decide(dim, ">=", 1, here())
+    if known is False:
+        raise shape_error(text)
+    if known is None:
+        emit("raise_if", emit("lt", as_size(dim), Literal(1, DType.i64)), exception="ValueError", text=text)
 
 
 def broadcast_to(x: Operand, dims: Dims) -> Operand:
@@ -246,7 +268,11 @@ def broadcast_to(x: Operand, dims: Dims) -> Operand:
     for k, dim in enumerate(have):
         if sizes().resolve(dim) != sizes().resolve(dims[offset + k]) and sizes().is_one(dim, here()):
             continue                                        # stretched; records no guard that the other length is not 1
+        computed = any(map(sizes().is_computed, (dim, dims[offset + k])))
         if equal(dim, dims[offset + k]):
+            kept.append(k)
+        elif computed and demanded(dim, dims[offset + k], "operands could not be broadcast together") is not None:
+            x = section(x, k, Dim.of(0), dims[offset + k])              # of the same length, as was checked
             kept.append(k)
         else:
             raise shape_error("operands could not be broadcast together with remapped shapes: "

@@ -28,9 +28,11 @@ from .core import (
     promote,
     rank_of,
     refuse,
+    shape_error,
     unsupported,
     wanted_dtype,
 )
+from .indexing import nonzero
 from .registry import implements
 
 Implementation = Callable[..., Operand]
@@ -261,12 +263,18 @@ def invert(x: Operand) -> Operand:
 
 # ---------------------------------------------------------------------------------------------------- selections
 @implements(np.where)
-def where(condition: Any, *branches: Any) -> Operand:
-    """np.where(condition, a, b)."""
+def where_(condition: Any, *branches: Any) -> Any:
+    """np.where."""
+    if not branches:
+        return nonzero(condition)
     if len(branches) != 2:
-        raise unsupported("np.where with one argument: how many entries it finds is not known while the function is captured",
-                          "use np.where(condition, a, b)")
-    a, b = promote(*branches)
+        raise shape_error("either both or neither of x and y should be given")
+    return where(condition, *branches)
+
+
+def where(condition: Any, x: Any, y: Any) -> Operand:
+    """np.where(condition, x, y)."""
+    a, b = promote(x, y)
     chosen, a, b = broadcast_together(as_value(condition, DType.bool), a, b)
     result: Operand = emit("select", chosen, a, b)
     return result

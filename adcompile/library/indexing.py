@@ -12,6 +12,7 @@ from ..errors import AdcompileError
 from ..ir.builder import current_builder
 from ..ir.core import Literal, Operand, Value
 from ..ir.dims import Dim
+from ..ir.op import literal_like
 from ..ir.types import DType
 from .core import (
     along,
@@ -20,6 +21,7 @@ from .core import (
     as_size,
     as_value,
     broadcast_dims,
+    cast,
     compare,
     concrete,
     dims_of,
@@ -30,7 +32,6 @@ from .core import (
     iota,
     is_concrete,
     is_integer,
-    is_traced,
     normalise_axis,
     permuted,
     rank_of,
@@ -64,7 +65,20 @@ def getitem(x: Any, index: Any) -> Any:
         return x[as_int(index, "an index into a list")]
     value = as_value(x)
     parts = index if isinstance(index, tuple) else (index,)
-    return select_entries(value, expand_ellipsis([as_index(part) for part in parts], rank_of(value)))
+    items = expand_ellipsis([as_index(part) for part in parts], rank_of(value))
+    if any(isinstance(item, slice) and is_moving(item) for item in items):
+        value, items = numbers_first(value, items)
+    return select_entries(value, items)
+
+
+def numbers_first(x: Operand, items: list[Any]) -> tuple[Operand, list[Any]]:
+    """The array with traced integers of its index taken, and the rest of the index: of `A[i, k:]` the row comes first, so that
+    the row and not the array is what the rest needs."""
+    arrays = [item for item in items if isinstance(item, (Value, np.ndarray))]
+    if not arrays or not all(isinstance(item, Value) and not item.type.dims for item in arrays):
+        return x, items
+    numbers = [item if isinstance(item, Value) else slice(None) for item in items if item is not None]
+    return select_entries(x, numbers), [item for item in items if not isinstance(item, Value)]
 
 
 def as_index(item: Any) -> Any:
@@ -82,9 +96,9 @@ def as_index(item: Any) -> Any:
         return as_value(array.astype(np.int64))
     value = as_value(item)
     if value.type.dtype is DType.bool:
-        raise unsupported("a boolean mask that is computed from traced values is used as an index: how many entries it selects "
-                          "is not known while the function is captured",
-                          "use np.where(mask, x, 0), or a reduction with where=mask")
+        if not value.type.dims:
+            raise unsupported("a traced bool is used as an index", "use np.where")
+        return value
     if not value.type.dtype.is_integer:
         raise shape_error(f"arrays used as indices must be of integer (or boolean) type, not {value.type.dtype.numpy}")
     return as_value(value, DType.i64)
@@ -92,7 +106,7 @@ def as_index(item: Any) -> Any:
 
 def expand_ellipsis(items: list[Any], rank: int) -> list[Any]:
     """The index with full slices in the place of the ellipsis, one part an axis (None makes a new one)."""
-    used = sum(item.ndim if isinstance(item, np.ndarray) else item is not None and item is not Ellipsis for item in items)
+    used = sum(axes_of(item) for item in items if item is not Ellipsis)
     if used > rank:
         raise shape_error(f"too many indices for array: array is {rank}-dimensional, but {used} were indexed")
     places = [k for k, item in enumerate(items) if item is Ellipsis]
@@ -147,12 +161,28 @@ def take_slice(x: Operand, starts: list[Dim], steps: list[int], lengths: list[Di
     return result
 
 
+def is_mask(item: Any) -> bool:
+    """Whether a part of an index is a traced mask."""
+    return isinstance(item, Value) and item.type.dtype is DType.bool
+
+
+def axes_of(item: Any) -> int:
+    """How many axes a part of an index selects from."""
+    if is_mask(item):
+        return rank_of(item)
+    return item.ndim if isinstance(item, np.ndarray) else int(item is not None)
+
+
 def split_masks(items: list[Any], dims: tuple[Dim, ...]) -> list[Any]:
-    """Concrete masks as the integer arrays of the places where they are true."""
+    """Masks as the integer arrays of the places where they are true."""
     result: list[Any] = []
     axis = 0
     for item in items:
-        if isinstance(item, np.ndarray):
+        if is_mask(item):
+            check_shape(dims_of(item), dims[axis:axis + rank_of(item)], "a boolean index and the axes that it selects from")
+            result += true_places(item)
+            axis += rank_of(item)
+        elif isinstance(item, np.ndarray):
             for k, length in enumerate(item.shape):
                 if not equal(dims[axis + k], length):
                     raise shape_error(f"boolean index did not match indexed array along axis {axis + k}; size of axis is "
@@ -163,6 +193,27 @@ def split_masks(items: list[Any], dims: tuple[Dim, ...]) -> list[Any]:
             result.append(item)
             axis += item is not None
     return result
+
+
+def true_places(mask: Operand) -> list[Operand]:
+    """The places where a traced mask is true, in order: per axis an index array, of a length that the function computes."""
+    builder, dims = current_builder(), dims_of(mask)
+    total = size_of(dims)
+    flat = reshape_to(mask, (total,))
+    ones = cast(flat, DType.i64)
+    count = builder.extent(emit("reduce_sum", ones, axes=(0,)), Dim.of(0), total, ("count", mask))
+    rank = emit("sub", emit("cumsum", ones, axis=0, reverse=False), integer(1))
+    target = emit("select", flat, rank, filled(as_size(count), (total,)))              # all others go behind the end
+    room = filled(integer(0), (count + 1,))
+    places = section(emit("scatter_set", room, target, iota(total), axes=(0,)), 0, Dim.of(0), count)
+    result: list[Operand] = []
+    for dim in reversed(dims[1:]):
+        length = filled(as_size(dim), (count,))
+        result.append(emit("mod", places, length))
+        places = emit("floordiv", places, length)
+    found = [places, *reversed(result)]
+    builder.intervals.update({x: (Dim.of(0), dim - 1) for x, dim in zip(found, dims, strict=True)})
+    return found
 
 
 def wrapped(index: Operand, dim: Dim, axis: int) -> Operand:
@@ -181,6 +232,8 @@ def is_inside(least: Dim, greatest: Dim, dim: Dim) -> bool:
     is not: the checked index is right for all sizes."""
     actual = sizes().actual
     least, greatest, dim = (sizes().resolve(d) for d in (least, greatest, dim))
+    if any(map(sizes().is_computed, (least, greatest, dim))):
+        return bool(sizes().decide(least, ">=", 0) and sizes().decide(greatest, "<", dim))
     if greatest.symbols and actual(least) >= 0 and actual(greatest) + 1 == actual(dim):
         equal(greatest + 1, dim)        # a loop over exactly this axis, as far as this call can tell: one axis, not two
     return actual(least) >= 0 and actual(greatest) < actual(dim) and compare(least, ">=", 0) and compare(greatest, "<", dim)
@@ -204,6 +257,8 @@ def resolve_slice(item: slice, dim: Dim) -> tuple[Dim, int, Dim]:
     if step == 0:
         raise shape_error("slice step cannot be zero")
     low, high = (Dim.of(0), dim) if step > 0 else (Dim.of(-1), dim - 1)
+    if is_moving(item) or sizes().is_computed(dim):
+        return moving_slice(item, step, low, high, dim)
     start = clamp(item.start, low if step > 0 else high, low, high, dim)
     stop = clamp(item.stop, high if step > 0 else low, low, high, dim)
     span = stop - start if step > 0 else start - stop
@@ -213,18 +268,77 @@ def resolve_slice(item: slice, dim: Dim) -> tuple[Dim, int, Dim]:
     return start, step, span if stride == 1 else (span + (stride - 1)) // stride
 
 
+def is_moving(item: slice) -> bool:
+    """Whether the bounds of a slice are known only when the function runs."""
+    return any(isinstance(x, Value) or isinstance(x, Dim) and sizes().is_computed(x) for x in (item.start, item.stop))
+
+
 def clamp(bound: Any, default: Dim, low: Dim, high: Dim, dim: Dim) -> Dim:
     """A bound of a slice counted from the start, within low..high."""
     if bound is None:
         return default
-    if isinstance(bound, Value):
-        raise unsupported("a slice bound is a traced value: the length of the result is not known while the function is captured",
-                          "pass the bound as an integer argument, or select with np.where")
     place = as_dim(bound)
     if not compare(place, ">=", 0):
         place = place + dim
         return place if compare(place, ">=", low) else low
     return place if compare(place, "<=", high) else high
+
+
+# ---------------------------------------------------------------------------------------------------- traced bounds
+def moving_slice(item: slice, step: int, low: Dim, high: Dim, dim: Dim) -> tuple[Dim, int, Dim]:
+    """`resolve_slice` where bounds are traced: the length is a size that the function computes."""
+    start = moving_bound(item.start, low if step > 0 else high, low, high, dim)
+    stop = moving_bound(item.stop, high if step > 0 else low, low, high, dim)
+    span, stride = (stop - start, step) if step > 0 else (start - stop, -step)
+    if stride == 1 and sizes().decide(span, ">=", 0):
+        return start, step, span
+    count = as_size(span)
+    if stride > 1:
+        count = emit("floordiv", emit("add", count, integer(stride - 1)), integer(stride))
+    return start, step, current_builder().extent(count, Dim.of(0), dim, ("length", span, stride))
+
+
+def moving_bound(bound: Any, default: Dim, low: Dim, high: Dim, dim: Dim) -> Dim:
+    """A bound of a slice, counted from the start and clamped as Python does, as a size."""
+    if bound is None:
+        return default
+    place = polynomial(as_value(bound, DType.i64)) if isinstance(bound, Value) else as_dim(bound)
+    if place is not None:
+        decide = sizes().decide
+        if decide(place, ">=", 0) is False:
+            place = place + dim
+        inside = decide(place, ">=", low), decide(place, "<=", high)
+        if False in inside:
+            return low if inside[0] is False else high
+        if None not in inside:
+            return place
+    return clamped(as_value(bound, DType.i64) if isinstance(bound, Value) else as_size(as_dim(bound)), low, high, dim)
+
+
+def polynomial(x: Operand) -> Dim | None:
+    """An integer as a polynomial of sizes, where it is one of sizes and of integers that are never negative, loop indices say."""
+    builder = current_builder()
+    terms, rest = builder.linear(x)
+    for value, factor in terms.items():
+        interval = builder.interval(value)
+        if interval is None or not sizes().decide(interval[0], ">=", 0):
+            return None
+        rest = rest + factor * builder.extent(value, *interval, value)
+    return sizes().resolve(rest)
+
+
+def clamped(x: Operand, low: Dim, high: Dim, dim: Dim) -> Dim:
+    """A traced bound of which nothing is known, counted from the start and clamped."""
+    builder = current_builder()
+    terms, rest = builder.linear(x)
+    counted = emit("select", emit("lt", x, integer(0)), emit("add", x, as_size(dim)), x)
+    inside = emit("minimum", emit("maximum", counted, as_size(low)), as_size(high))
+    above = inside if low.constant == 0 else emit("sub", inside, as_size(low))
+    return builder.extent(above, Dim.of(0), dim, ("bound", frozenset(terms.items()), rest, low, dim)) + low
+
+
+def integer(k: int) -> Literal:
+    return Literal(k, DType.i64)
 
 
 def gather_entries(x: Operand, arrays: list[Indexed], places: list[int]) -> Operand:
@@ -274,11 +388,38 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
 
 @implements(np.compress)
 def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    """np.compress with a known condition."""
-    if is_traced(condition):
-        raise unsupported("np.compress with a traced condition: the size of the result is not known",
-                          "use np.where(condition, a, 0)")
-    return take(a, np.flatnonzero(np.asarray(condition)), axis, out)
+    """np.compress."""
+    if out is not None:
+        raise unsupported("np.compress with out= is not supported")
+    (places,) = true_places(as_mask(condition))
+    return take(a, places, axis)
+
+
+def as_mask(x: Any) -> Operand:
+    """An array as a mask: entries that are not 0 are true."""
+    value = as_value(x)
+    value = filled(value, dims_of(value) or (Dim.of(1),))
+    return value if value.type.dtype is DType.bool else emit("ne", value, literal_like(0, value.type.dtype))
+
+
+@implements(np.nonzero)
+def nonzero(a: Any) -> tuple[Any, ...]:
+    """np.nonzero."""
+    return tuple(true_places(as_mask(a)))
+
+
+@implements(np.flatnonzero)
+def flatnonzero(a: Any) -> Any:
+    """np.flatnonzero."""
+    mask = as_mask(a)
+    return true_places(reshape_to(mask, (size_of(dims_of(mask)),)))[0]
+
+
+@implements(np.extract)
+def extract(condition: Any, arr: Any) -> Any:
+    """np.extract."""
+    value = as_value(arr)
+    return take(reshape_to(value, (size_of(dims_of(value)),)), flatnonzero(condition))
 
 
 def entry(x: Operand, axis: int, index: int) -> Operand:

@@ -31,6 +31,7 @@ from .core import (
     normalise_axis,
     rank_of,
     refuse,
+    require_entry,
     reshape_to,
     shape_error,
     size_of,
@@ -171,8 +172,7 @@ def require_entries(x: Operand, axes: tuple[int, ...], name: str) -> None:
     """Raises for a reduction over no entries that has no result."""
     dims = dims_of(x)
     for k in axes:
-        if not compare(dims[k], ">=", 1):
-            raise shape_error(f"zero-size array to reduction operation {name.removeprefix('np.')} which has no identity")
+        require_entry(dims[k], f"zero-size array to reduction operation {name.removeprefix('np.')} which has no identity")
 
 
 max_ = implements(np.max, np.amax)(extremum("reduce_max", ew.maximum, "np.max"))
@@ -195,8 +195,7 @@ def place(op: str, name: str) -> Callable[..., Operand]:
         if axis is None:
             x = reshape_to(x, (size_of(dims),))
         k = normalise_axis(0 if axis is None else axis, rank_of(x))
-        if not compare(dims_of(x)[k], ">=", 1):
-            raise shape_error(f"attempt to get {name.removeprefix('np.')} of an empty sequence")
+        require_entry(dims_of(x)[k], f"attempt to get {name.removeprefix('np.')} of an empty sequence")
         result: Operand = emit(op, x, axis=k)
         if not absent(keepdims) and keepdims:
             result = reshape_to(result, tuple(Dim.of(1) if axis is None or j == k else d for j, d in enumerate(dims)))

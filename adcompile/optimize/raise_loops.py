@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir.analysis import all_values, renamed, use_counts
+from ..ir.analysis import CAN_RAISE, all_values, defined_symbol, renamed, symbols_of, use_counts
 from ..ir.core import Block, Function, Guard, Literal, Operand, Operation, Value
 from ..ir.dims import Dim
 from ..ir.fold import FoldingBuilder
@@ -36,7 +36,6 @@ from ..ir.sizes import Sizes
 from ..ir.types import DType, Type
 from .batch import NotBatchable
 from .dce import dce
-from .hoist import CAN_RAISE
 from .promote import promote
 from .ranges import ONE, ZERO, Ranges, index_symbol, index_symbols
 from .rewrite import TEMPORARY
@@ -230,12 +229,15 @@ class Raiser(FoldingBuilder):
         """The loop after what is the same at every turn was emitted in front of it."""
         (body,) = loop.regions
         inside: set[Operand] = set(body.arguments)
+        lengths: set[str | None] = set()                                   # that are computed in the loop
         rest: list[Operation] = []
         for o in body.operations:
             depends = o.regions or any(x in inside for x in o.operands) or (
-                o.op in CAN_RAISE and not (low is not None and high is not None and self.ranges.at_least(high, low + 1)))
+                o.op in CAN_RAISE and not (low is not None and high is not None and self.ranges.at_least(high, low + 1))) \
+                or bool(lengths) and not lengths.isdisjoint(symbols_of(o))
             if depends:
                 inside.update(o.results)
+                lengths |= {defined_symbol(o)} - {None}
                 rest.append(o)
             else:
                 self.append(o)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ..ir.analysis import CAN_RAISE, has_effect, live_operations
-from ..ir.core import Block, Literal, Operand, Operation, Value
+from ..ir.core import Block, Literal, Operand, Operation, Value, walk
 from ..ir.dims import Dim
 from ..ir.op import TABLE, literal_like
 from ..ir.types import DType
@@ -60,6 +60,8 @@ class LoopRaiser:
     """One loop. `run` emits the array operations, or raises `NotBatchable`."""
 
     def __init__(self, b: Raiser, loop: Operation, low: Dim, high: Dim) -> None:
+        if any(o.op == "extent" for o in walk(loop.regions[0])):
+            raise NotBatchable("the turns have lengths of their own")
         if index_symbols(low) or index_symbols(high) or not b.ranges.at_least(high, low):
             raise NotBatchable("the number of turns is not a size")
         self.b, self.loop, self.low, self.high = b, loop, low, high

@@ -481,7 +481,9 @@ class Lowering:
             symbols = symbols_of(s.control.op)
         else:
             dims = [d for x in (*s.axes, *s.index, *s.operands) for d in dims_in(x)]
-            dims += [d for x in s.operands for y in self.behind(x) for d in dims_in(y)]
+            found = [*s.operands, *(x for i in s.index for x in lookups(i))]
+            dims += [d for x in found for y in (x, *self.behind(x)) for d in dims_in(y)]
+            dims += [a.length for a in self.definitions[s.target].axes]
             symbols = {symbol for d in dims for symbol in d.symbols}
         return {self.extents[symbol] for symbol in symbols if symbol in self.extents}
 
@@ -602,11 +604,14 @@ class Lowering:
         axes = self.axes_for(x.type)
         index = tuple(a for k, a in enumerate(axes) if k not in op.attributes["axes"])
         if kind in ("max", "min"):
-            if any(axes[k].length.symbols & set(self.extents) for k in op.attributes["axes"]):
-                raise UnsupportedOp(f"{op.op} over a length that is computed cannot be compiled: it may be zero", op.location)
-            self.checks += [(axes[k].length, f"zero-size array to reduction operation {kind}imum which has no identity")
-                            for k in op.attributes["axes"]]
+            for k in op.attributes["axes"]:
+                self.check_entry(axes[k].length, f"zero-size array to reduction operation {kind}imum which has no identity")
         self.reduce(op.result, kind, index, "{0}", (self.read(x, axes),), axes)
+
+    def check_entry(self, length: Dim, text: str) -> None:
+        """Raise at the start where an axis is empty. Where its length is computed, who built the graph has seen to that."""
+        if length.symbols.isdisjoint(self.extents):
+            self.checks.append((length, text))
 
     def reduce(
         self, value: Value, kind: str, index: tuple[Axis, ...], code: str, operands: tuple[Operand, ...], axes: tuple[Axis, ...]
@@ -659,7 +664,7 @@ class Lowering:
         kind = op.op.removeprefix("arg")
         best = Value(f"{op.result.name}_{kind}", op.result.type.with_dtype(x.type.dtype))
         axes = self.axes_for(x.type)
-        self.checks.append((axes[along].length, f"attempt to get {op.op} of an empty sequence"))
+        self.check_entry(axes[along].length, f"attempt to get {op.op} of an empty sequence")
         self.reduce(best, kind, tuple(a for k, a in enumerate(axes) if k != along), "{0}", (self.read(x, axes),), axes)
         axes = self.axes_for(x.type)
         index = tuple(a for k, a in enumerate(axes) if k != along)
