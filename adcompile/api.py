@@ -7,8 +7,9 @@ import inspect
 import pickle
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numba import cloudpickle, types
@@ -118,6 +119,12 @@ class CompiledFunction:
             check_call(self.expression, call)
         return self.expression
 
+    def compile(self) -> Self:
+        """After `compile="lazy"`: make the machine code now; calls run it from then on."""
+        self.options = replace(self.options, lazy=False)
+        self.dispatch.finish()
+        return self
+
     # ------------------------------------------------------------------------------------------------ as a method
     def __set_name__(self, owner: type, name: str) -> None:
         self.is_method = True
@@ -134,12 +141,12 @@ class CompiledFunction:
         """The specialisation for a call with these numba types inside `@njit` code; made from the types if need be."""
         with dispatch.LOCK:
             for known in self.dispatch.specialisations:
-                if njit.fits(known, arguments):
+                if known.finish is None and njit.fits(known, arguments):
                     return known
             call = self.dispatch.signature.bind_partial()
             call.arguments.update(njit.example(arguments, self.dispatch.name, Abstract))
             captured = self.capture(call.args, call.kwargs, abstract=True)
-            made = specialise(captured, self.options)
+            made = specialise(captured, replace(self.options, lazy=False))
             made.any_number = self.expression is not None
             if not njit.fits(made, arguments):
                 given = ", ".join(f"{name}: {t}" for name, t in arguments.items())
@@ -344,11 +351,13 @@ class BoundMethod:
 def replace_options(options: Options) -> Options:
     """The options of the value alone."""
     return Options(False, (), options.has_aux, options.dtype, options.cache, options.fastmath, options.debug, options.name,
-                   parallel=options.parallel)
+                   parallel=options.parallel, lazy=options.lazy)
 
 
-def check_options(parallel: Any, checkpoint: Any, dtype: Any) -> None:
+def check_options(parallel: Any, checkpoint: Any, dtype: Any, compile: Any) -> None:
     """Refuse options that would do nothing."""
+    if compile not in ("now", "lazy"):
+        raise UnsupportedOp(f'compile={compile!r} is neither "now" nor "lazy"', do='Leave compile="now".')
     if not (parallel == "auto" or isinstance(parallel, int) and (parallel is False or parallel >= 1)):
         raise UnsupportedOp(f"parallel={parallel!r} is neither a number of threads, nor True, False or \"auto\"",
                             do='Leave parallel="auto": big calls are then shared by all cores.')
@@ -426,11 +435,13 @@ def location_of(function: Any) -> Location | None:
 # ---------------------------------------------------------------------------------------------------- entry points
 def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: Any = None, has_aux: bool = False,
                  dtype: Any = None, parallel: Any = "auto", checkpoint: Any = None, cache: bool = True, fastmath: bool = True,
-                 debug: bool = False, name: str | None = None, retain: tuple[str, ...] | str = ()) -> Any:
+                 debug: bool = False, name: str | None = None, retain: tuple[str, ...] | str = (), compile: str = "now") -> Any:
     """Compile a function's value and gradient into one kernel: `f(*args) -> (value, gradient)`.
 
     **Arguments** `f`: a function of NumPy arrays and numbers that returns a real scalar (also a lambda, method, partial,
-    `@njit` function), or a SymPy expression with `args=[its symbols in call order]` (default: `wrt`). `wrt`: the argument(s)
+    `@njit` function), or a SymPy expression with `args=[its symbols in call order]` (default: `wrt`). `functions`: Python
+    functions for its undefined ones, `{"f": value}`, or `{"f": (value, derivative)}` where the derivative is to be another one
+    than that of the code. `wrt`: the argument(s)
     to differentiate, by position or name (of an expression also by symbol); a tuple gives a tuple of gradients. `has_aux`: f
     returns `(value, aux)`. `dtype`: compute in float32 or float64 whatever the floats that come in. `cache`: keep machine code
     on disk. `fastmath`: sums may be reordered (NaN and infinity keep their meaning). `debug`: run in the interpreter and stop
@@ -439,7 +450,10 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: An
     unless they take more than 256 MB. `parallel`: how many threads share a call that has much to do; "auto", True: as many as
     numba takes (NUMBA_NUM_THREADS); False: one; a number or True is refused where no loop can be shared. Results depend on the
     number of threads alone. `retain`: names of values in the function (`x = ad.named(x, "f1")`) whose gradients are returned as
-    well: `f(*args) -> (value, gradient, {"f1": ...})`.
+    well: `f(*args) -> (value, gradient, {"f1": ...})`. `compile`: "lazy" for huge scalar programs (SymPy expressions of 10^4
+    operations and more), for which machine code takes minutes: they run at once on a machine that works through a list of
+    instructions, some ten times as slow, until `f.compile()` makes the machine code (not in the background: Python's lock
+    would stop the calls meanwhile). Functions of arrays are compiled at their first call in any case.
 
     **Returns** a `CompiledGrad`; without `f`, a decorator.
 
@@ -450,22 +464,23 @@ def compile_grad(f: Any = None, *, wrt: Any = 0, args: Any = None, functions: An
     """
     if f is None and args is None:
         return functools.partial(compile_grad, wrt=wrt, has_aux=has_aux, dtype=dtype, parallel=parallel, checkpoint=checkpoint,
-                                 cache=cache, fastmath=fastmath, debug=debug, name=name, retain=retain)
+                                 cache=cache, fastmath=fastmath, debug=debug, name=name, retain=retain, compile=compile)
     if args is None and is_sympy(f) and is_sympy(wrt):
         args = wrt
     f, wrt, args = over_arrays(f, wrt, args, functions, name)
-    check_options(parallel, checkpoint, dtype)
+    check_options(parallel, checkpoint, dtype, compile)
     wrt = tuple(wrt) if isinstance(wrt, list) else wrt
     retain = (retain,) if isinstance(retain, str) else tuple(retain)
     if retain and (args is not None or is_sympy(f)):
         raise UnsupportedOp("retain= of a SymPy expression: its parts have no names", do="Write it as a Python function.")
-    options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint, parallel, retain)
+    options = Options(True, wrt, has_aux, dtype, cache, fastmath, debug, name, checkpoint, parallel, retain,
+                      compile == "lazy")
     return CompiledGrad(checked_function(f, args, functions), options, args, functions)
 
 
 def compile_value(f: Any = None, *, args: Any = None, functions: Any = None, dtype: Any = None, parallel: Any = "auto",
                   checkpoint: Any = None, cache: bool = True, fastmath: bool = True, debug: bool = False,
-                  name: str | None = None) -> Any:
+                  name: str | None = None, compile: str = "now") -> Any:
     """Compile a function as it is: `f(*args) -> value`, any tree of arrays and numbers. Options as in `compile_grad`.
 
         >>> import numpy as np
@@ -475,10 +490,11 @@ def compile_value(f: Any = None, *, args: Any = None, functions: Any = None, dty
     """
     if f is None and args is None:
         return functools.partial(compile_value, dtype=dtype, parallel=parallel, checkpoint=checkpoint, cache=cache,
-                                 fastmath=fastmath, debug=debug, name=name)
+                                 fastmath=fastmath, debug=debug, name=name, compile=compile)
     f, _, args = over_arrays(f, None, args, functions, name)
-    check_options(parallel, checkpoint, dtype)
-    options = Options(False, (), False, dtype, cache, fastmath, debug, name, parallel=parallel)
+    check_options(parallel, checkpoint, dtype, compile)
+    options = Options(False, (), False, dtype, cache, fastmath, debug, name, parallel=parallel,
+                      lazy=compile == "lazy")
     return CompiledValue(checked_function(f, args, functions), options, args, functions)
 
 

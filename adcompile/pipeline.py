@@ -15,16 +15,19 @@ the graph is verified after each pass.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from .differentiate.reverse import value_and_grad
 from .emit.emit import emit
+from .emit.tape import NoTape, tape_of
 from .emit.threads import emit_threads
 from .errors import UnsupportedOp, VerifyError
 from .ir.core import Function, walk
@@ -47,6 +50,7 @@ from .runtime.cache import Key, recall, remember
 from .runtime.compile import CompiledModule
 from .runtime.debug import InterpretedModule
 from .runtime.dispatch import Specialisation
+from .runtime.tape import TapeModule
 from .runtime.threads import Sharing, ThreadedModule, thread_count
 from .schedule.schedule import LANES, schedule
 from .schedule.threads import cut
@@ -87,6 +91,7 @@ class Options:
     checkpoint: int | bool | None = None
     parallel: Any = "auto"
     retain: tuple[str, ...] = ()
+    lazy: bool = False
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,14 @@ def share(recipe: Recipe, context: Context, program: Callable[[], Program]) -> S
     return Sharing(recipe.work, make)
 
 
+def run_tape(function: Function, context: Context) -> TapeModule | None:
+    """The function on the tape machine; None where it is no scalar program."""
+    try:
+        return TapeModule(tape_of(function), len(context.wrt), cache=context.options.cache)
+    except NoTape:
+        return None
+
+
 def graph_pass(function: Callable[[Function], Function]) -> Callable[[Function, Context], Function]:
     """A pass that needs no context."""
     return lambda value, context: function(value)
@@ -295,7 +308,8 @@ def compile_function(captured: Any, options: Options, *, until: str | None = Non
             verify(value, after=stages[-1].name)
         started = time.perf_counter()
         program = value if isinstance(value, Program) else program
-        value = each.run(value, Context(captured.signature, options, graph, captured.hints, program))
+        with uncollected():
+            value = each.run(value, Context(captured.signature, options, graph, captured.hints, program))
         stages.append(Stage(each.name, each.stage, value, time.perf_counter() - started))
         graph = value if isinstance(value, Function) else graph
         if each.name == until:
@@ -303,10 +317,22 @@ def compile_function(captured: Any, options: Options, *, until: str | None = Non
     return Compiled(captured.signature, options, tuple(stages))
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Passes make very many objects and no cycles to speak of: looking for those would take half of their time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
 
 def specialise(captured: Any, options: Options, capture_seconds: float = 0.0) -> Specialisation:
     """A captured function ready to be called. What another process has found out about it is taken from disk; the passes then
-    run only if somebody looks at them."""
+    run only if somebody looks at them. Where machine code is to be made `lazy`, the tape machine stands in for it."""
+    lazy, options = options.lazy, replace(options, lazy=False)
     context = Context(captured.signature, options, captured.function, captured.hints)
 
     def remake() -> Compiled:
@@ -317,6 +343,12 @@ def specialise(captured: Any, options: Options, capture_seconds: float = 0.0) ->
     if isinstance(recipe, Recipe):
         module = build(recipe, context, lambda: remake().stage("loops"))
         return Specialisation(captured.signature, recipe.head, module, options.gradient, remake)
+    if lazy and not options.debug:
+        graph = compile_function(captured, options, until="dce").final
+        tape = run_tape(graph, context)
+        if tape is not None:
+            return Specialisation(captured.signature, graph.head, tape, options.gradient, remake,
+                                  finish=lambda: specialise(captured, options, capture_seconds))
     compiled = compile_function(captured, options, capture_seconds=capture_seconds)
     module = compiled.stage("kernel")
     if key:

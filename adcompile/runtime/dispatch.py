@@ -26,6 +26,7 @@ from ..ir.types import DType, Type
 from .call import CallWriter, child_steps, is_record, wrt_leaves
 from .compile import CompiledModule
 from .convert import LeafKey, Mismatch, convert, leaf_key
+from .tape import TapeModule
 
 COMPARABLE = (bool, int, float, complex, str, bytes, enum.Enum, np.dtype, np.bool_)
 NARROW = (DType.f32, DType.c64)              # what Python numbers adapt to, so that their class decides on dtypes
@@ -48,11 +49,12 @@ class Specialisation:
 
     signature: Signature
     head: Function                          # of the graph that the kernel computes: all but its operations
-    module: CompiledModule
+    module: CompiledModule | TapeModule
     has_gradient: bool
     remake: Callable[[], Any]               # gives what the pipeline keeps for inspection
     keys: set[tuple[LeafKey, ...]] = field(default_factory=set)      # of the calls it was made for
     any_number: bool = False                # its types do not come from a call: integers are cast to floats in every call
+    finish: Callable[[], Specialisation] | None = None      # makes the machine code for which another module stands in
 
     def __post_init__(self) -> None:
         self.wrt_order = wrt_leaves(self.signature) if self.has_gradient else []
@@ -80,8 +82,8 @@ class Specialisation:
 
     @property
     def source(self) -> str:
-        """The generated Python."""
-        return self.module.source
+        """The generated Python; of what waits for its machine code, that which it will be made of."""
+        return self.module.source if self.finish is None else str(self.remake().stage("source"))
 
     @property
     def guards(self) -> tuple[str, ...]:
@@ -212,7 +214,7 @@ class Specialisation:
 class LazyKernel:
     """Stands for the kernel in the fast call until `out=` is first used; then the kernel takes its place."""
 
-    def __init__(self, module: CompiledModule) -> None:
+    def __init__(self, module: CompiledModule | TapeModule) -> None:
         self.module = module
         self.namespace: dict[str, Any] = {}
 
@@ -373,6 +375,17 @@ class Dispatch:
                              + "; ".join(made.guards), do="Please report this: it is a bug in adcompile.")
         self.specialisations.append(made)
         return made, values
+
+    def finish(self) -> None:
+        """Put machine code in the place of what stands in for it."""
+        with LOCK:
+            for k, old in enumerate(self.specialisations):
+                if old.finish is None:
+                    continue
+                new = self.specialisations[k] = old.finish()
+                new.keys, new.any_number = old.keys, old.any_number
+                if self.latest is old:
+                    self.use(new)
 
     def use(self, specialisation: Specialisation) -> None:
         """Let this specialisation answer calls first from now on."""
