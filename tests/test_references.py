@@ -68,7 +68,7 @@ def test_bundle_adjustment() -> None:
 
 @pytest.mark.parametrize("kind", ["simple", "complicated"])
 def test_hand_tracking(kind: str) -> None:
-    """Each residual by itself: a row of the Jacobian. The complicated objective is interpreted: its code takes long to compile."""
+    """Each residual by itself: a row of the Jacobian. The complicated objective is interpreted: compiling takes long."""
     args = hand.problem(kind)
     wrt = ("theta",) if kind == "simple" else ("places", "theta")
     objective = compile_grad(getattr(hand, kind), wrt=wrt, debug=kind == "complicated")
