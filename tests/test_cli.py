@@ -14,6 +14,7 @@ import pytest
 from adcompile import compile_grad
 from adcompile.cli import main
 from adcompile.examples import logistic_regression as logistic
+from adcompile.examples import lynx_hare
 
 FILE = '''
 import numpy as np
@@ -207,6 +208,43 @@ def test_demo_in_a_process_of_its_own(tmp_path: Path) -> None:
     (written,) = tmp_path.glob("adcompile-demo-*/logistic_regression_kernel.py")
     assert str(written) in done.stdout
     assert "adcompile" not in [line.split()[1] for line in written.read_text().splitlines() if line.startswith("import ")]
+
+
+def test_demo_of_lynx_and_hare(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "adcompile", "demo", "lynx-hare"], capture_output=True, text=True,
+                          env=environment, cwd=tmp_path, check=False, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    for part in ("pelts of 1900 to 1920", "for year in range(len(hares))", "gradient agrees", "loss -42.740563",
+                 "hares in 1900   34.6", "Python, value alone"):
+        assert part in done.stdout
+
+
+def test_the_model_of_lynx_and_hare_fits() -> None:
+    data = lynx_hare.load()
+    assert (data.years[0], data.years[-1], len(data.hares), len(data.lynxes)) == (1900, 1920, 21, 21)
+    result = lynx_hare.fit(compile_grad(lynx_hare.loss), data)
+    assert result.fun == pytest.approx(-42.7405626, abs=1e-6)
+    hares, lynxes = lynx_hare.simulate(result.x, len(data.years))
+    errors = [np.log(pelts / model[:: lynx_hare.STEPS]) for pelts, model in zip(data[1:], (hares, lynxes), strict=True)]
+    noises = np.exp(result.x[6:])
+    np.testing.assert_allclose([np.sqrt(np.mean(e**2)) for e in errors], noises, rtol=1e-4)     # the best noise is what is left
+
+
+def test_the_plot_of_lynx_and_hare(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = lynx_hare.plot(np.log(lynx_hare.START), lynx_hare.load(), tmp_path / "plot.svg")
+    assert path is not None
+    text = path.read_text()
+    assert text.startswith("<?xml")
+    assert "</svg>" in text
+    assert len(text) > 10_000
+
+
+def test_without_matplotlib_there_is_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert lynx_hare.plot(np.log(lynx_hare.START), lynx_hare.load(), tmp_path / "plot.svg") is None
+    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_demo(capsys: pytest.CaptureFixture[str]) -> None:
