@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .inspect.cost import Cost
     from .inspect.paths import Paths
     from .inspect.shown import Graph
+    from .inspect.symbolic import Formulas
 
 
 class Text(str):
@@ -254,6 +255,16 @@ class CompiledFunction:
             found.machine = measured(fastest(lambda: self(*args, **kwargs)))
         return found
 
+    def to_sympy(self, *args: Any, **kwargs: Any) -> Formulas:
+        """The function and its gradient in SymPy: `.value`, `.gradient` by argument, and `.where` for what they share. Arrays are
+        written entry by entry, sums over their indices. For arguments like these, or those of the last call."""
+        from .inspect.symbolic import formulas_of
+        return formulas_of(self.view(args, kwargs))
+
+    def latex(self, *args: Any, **kwargs: Any) -> Text:
+        """What `to_sympy` gives, as LaTeX."""
+        return Text(self.to_sympy(*args, **kwargs).latex())
+
     def kernel(self, *example_args: Any, **example_kwargs: Any) -> Any:
         """The numba function underneath, for arguments like these:
         `kernel(*array_and_number_leaves, *captured_values, *gradient_buffers) -> value`."""
@@ -339,7 +350,7 @@ class BoundMethod:
         if name.startswith("__") or name == "compiled":         # copy and pickle ask before there is anything
             raise AttributeError(name)
         found = getattr(self.compiled, name)
-        if name in ("value", "grad", "kernel", "graph", "cost"):
+        if name in ("value", "grad", "kernel", "graph", "cost", "to_sympy", "latex"):
             return functools.partial(found, self.instance)
         return found
 
