@@ -255,6 +255,13 @@ class CompiledFunction:
             found.machine = measured(fastest(lambda: self(*args, **kwargs)))
         return found
 
+    def explain(self, *args: Any, **kwargs: Any) -> Text:
+        """One page: what was captured, what each line became forward and backward, which loops there are and what is kept between
+        them, work and memory, guards, specialisations and cache hits, time for each stage. For arguments like these, or those of
+        the last call."""
+        from .inspect.explain import explain
+        return Text(explain(self.view(args, kwargs), self.specialisations))
+
     def to_sympy(self, *args: Any, **kwargs: Any) -> Formulas:
         """The function and its gradient in SymPy: `.value`, `.gradient` by argument, and `.where` for what they share. Arrays are
         written entry by entry, sums over their indices. For arguments like these, or those of the last call."""
@@ -350,7 +357,7 @@ class BoundMethod:
         if name.startswith("__") or name == "compiled":         # copy and pickle ask before there is anything
             raise AttributeError(name)
         found = getattr(self.compiled, name)
-        if name in ("value", "grad", "kernel", "graph", "cost", "to_sympy", "latex"):
+        if name in ("value", "grad", "kernel", "graph", "cost", "to_sympy", "latex", "explain"):
             return functools.partial(found, self.instance)
         return found
 

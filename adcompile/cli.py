@@ -18,8 +18,9 @@ from rich.markup import escape
 
 from .api import BoundMethod, CompiledFunction, compile_grad
 from .errors import AdcompileError
-from .inspect.text import STAGES, show, stage_text
-from .pipeline import Compiled, compile_function
+from .inspect.report import report_page
+from .inspect.text import STAGES, VIEWS, show, stage_text, view_text
+from .inspect.view import View
 from .runtime import cache
 from .version import __version__
 
@@ -54,12 +55,18 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("name", nargs="?", default="logistic_regression", metavar="NAME", help="default: logistic_regression")
     demo.set_defaults(run=run_demo)
 
-    shown = commands.add_parser("show", help="print a stage of a function: generated source, graph IR, loop IR")
-    shown.add_argument("target", metavar="FILE.py:FUNC", help="a compiled object or a plain function in a file")
-    shown.add_argument("--stage", choices=list(STAGES), default="source", help="default: source")
-    shown.add_argument("--args", metavar="EXPR", help='example arguments, evaluated in the file: --args "np.ones(3), X, y"')
-    shown.add_argument("--wrt", metavar="NAMES", help="for a plain function: arguments to differentiate, comma-separated")
+    shown = commands.add_parser("show", help="print a stage of a function: generated source, IR, graph, paths, cost, ...")
+    shown.add_argument("--stage", choices=[*STAGES, *VIEWS], default="source", help="default: source")
     shown.set_defaults(run=run_show)
+
+    reported = commands.add_parser("report", help="write everything about a function into one HTML page")
+    reported.add_argument("-o", "--output", metavar="FILE.html", default="report.html", help="default: report.html")
+    reported.set_defaults(run=run_report)
+
+    for command in (shown, reported):
+        command.add_argument("target", metavar="FILE.py:FUNC", help="a compiled object or a plain function in a file")
+        command.add_argument("--args", metavar="EXPR", help='example arguments, evaluated in the file: --args "np.ones(3), X, y"')
+        command.add_argument("--wrt", metavar="NAMES", help="for a plain function: arguments to differentiate, comma-separated")
 
     cached = commands.add_parser("cache", help="the machine code kept on disk")
     cached.add_argument("action", choices=["info", "clear"])
@@ -88,13 +95,32 @@ def run_demo(parsed: argparse.Namespace) -> int:
 
 def run_show(parsed: argparse.Namespace) -> int:
     """Print a stage of a function."""
+    target = target_of(parsed)
+    view = target.view(parsed.args)
+    if parsed.stage in STAGES:
+        text = stage_text(view.compiled, parsed.stage)
+    else:
+        text = view_text(view, parsed.stage, target.compiled.specialisations)
+    show(console(), text, parsed.stage)
+    return 0
+
+
+def run_report(parsed: argparse.Namespace) -> int:
+    """Write a page about a function."""
+    target = target_of(parsed)
+    page = report_page(target.view(parsed.args), target.compiled.specialisations)
+    Path(parsed.output).write_text(page, encoding="utf-8")
+    print(parsed.output)
+    return 0
+
+
+def target_of(parsed: argparse.Namespace) -> Target:
+    """The function that a command is about."""
     file, _, name = parsed.target.rpartition(":")
     if not file or not name:
         raise UserError(f"{parsed.target!r} does not name a function in a file; write FILE.py:FUNC")
     module = load(Path(file))
-    compiled = Target(find(module, name, file), module, parsed.target, parsed.wrt).stages(parsed.args)
-    show(console(), stage_text(compiled, parsed.stage), parsed.stage)
-    return 0
+    return Target(find(module, name, file), module, parsed.target, parsed.wrt)
 
 
 def run_cache(parsed: argparse.Namespace) -> int:
@@ -172,17 +198,14 @@ class Target:
         else:
             raise UserError(f"{text} is a {type(found).__name__}, not a function")
 
-    def stages(self, args: str | None) -> Compiled:
+    def view(self, args: str | None) -> View:
         """All stages, of the last call if there was one and no example arguments are given."""
         compiled = self.compiled
-        if args is None and compiled.specialisations:
-            return compiled.compiled
-        if compiled.sympy_args is not None:
-            return compile_function(compiled.capture((), {}), compiled.options, until="emit")
+        if args is None and (compiled.specialisations or compiled.sympy_args is not None):
+            return compiled.view((), {})
         positional, keywords = self.example(args)
         with blaming(self.file, self.text):
-            captured = compiled.capture(positional, keywords)
-        return compile_function(captured, compiled.options, until="emit")
+            return compiled.view(positional, keywords)
 
     def example(self, args: str | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Example arguments, which say the types."""

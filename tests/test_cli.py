@@ -94,6 +94,12 @@ def show(file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     ("two", ("--args", "x0, x0", "--wrt", "a, b"), "def two_kernel(a, b, a_bar, b_bar):"),
     ("as_it_is", ("--args", "x0"), "def plain_kernel(x, k):"),
     ("as_it_is", ("--args", "x0", "--stage", "autodiff"), "func @plain"),
+    ("two", ("--args", "x0, x0", "--wrt", "a, b", "--stage", "graph"), "d/da: b = [1, 1, 1], d/db: a = [1, 1, 1]"),
+    ("two", ("--args", "x0, x0", "--stage", "paths"), "1 path"),
+    ("plain", ("--args", "x0, k", "--stage", "cost"), "by line"),
+    ("called", ("--stage", "explain"), "loops of the kernel"),
+    ("plain", ("--args", "x0, k", "--stage", "latex"), r"\sum_{i=0}^{n - 1}"),
+    ("model.loss", ("--args", "x0", "--stage", "graph"), "self.scale"),
     ("model.loss", ("--args", "x0"), "x_bar"),
     ("Model.loss", ("--args", "model, x0"), "x_bar"),
 ])
@@ -160,6 +166,26 @@ def test_show_of_a_file_that_does_not_run(show: Show, file: Path, text: str, mes
 def test_show_of_no_file(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", target]) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+# ---------------------------------------------------------------------------------------------------- report
+def test_report(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    output = tmp_path / "out.html"
+    assert main(["report", f"{file}:plain", "--args", "x0, k", "-o", str(output)]) == 0
+    assert capsys.readouterr().out.strip() == str(output)
+    page = output.read_text(encoding="utf-8")
+    for part in ("<h2>Graph</h2>", "<h2>Formula</h2>", "<math", "\\sum", "1 path", "loops of the kernel", "by line",
+                 "def plain_kernel", "<summary>autodiff</summary>", "func @plain"):
+        assert part in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_report_says_what_there_is_not(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file.write_text("def f(x, n):\n    for _ in range(n):\n        x = x * x if x < 3 else x\n    return x\n")
+    assert main(["report", f"{file}:f", "--args", "1.0, 20", "-o", str(tmp_path / "out.html")]) == 0
+    assert '<p class="refused">for has no formula</p>' in (tmp_path / "out.html").read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------------------- the others

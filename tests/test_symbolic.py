@@ -67,7 +67,7 @@ ARRAYS: dict[str, tuple[Any, dict[str, Any], dict[str, tuple[int, ...]], dict[st
     "parts": (lambda x: np.sum(x[1:] * x[:-1]) + x[0] ** 2, {"x": Y}, {}, {"n": 3}),
     "columns": (lambda A: np.sum(np.sum(A, axis=0) ** 2) + np.mean(A.T @ A), {"A": X}, {"t": (2,), "t_3": (2, 2)},
                 {"n": 3, "d": 2}),
-    "joined": (lambda x: np.sum(np.concatenate([x, 2 * x]) ** 2), {"x": Y}, {}, {"n": 3}),
+    "joined": (lambda x: np.sum(np.concatenate([x, 2 * x]) ** 2), {"x": Y}, {"t_1": (6,), "t_1_bar": (6,)}, {"n": 3}),
     "running": (lambda x: np.sum(np.cumsum(x) ** 2), {"x": Y}, {"t": (3,)}, {"n": 3}),
 }
 

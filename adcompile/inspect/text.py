@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
@@ -9,6 +12,12 @@ from rich.text import Text
 from ..ir.core import Function
 from ..ir.printer import text_of
 from ..pipeline import Compiled
+from .cost import cost_of, cost_texts
+from .explain import explain
+from .graph import model_of
+from .paths import paths_of
+from .shown import Graph
+from .view import View
 
 STAGES = {              # what a user asks for: the name under which the pipeline keeps it
     "source": "source",
@@ -17,6 +26,8 @@ STAGES = {              # what a user asks for: the name under which the pipelin
     "capture": "capture",
     "autodiff": "autodiff",
 }
+
+VIEWS = ("graph", "paths", "cost", "explain", "latex")       # what else a user asks for, of a view
 
 COLOURS = (             # of the text of both IRs, in this order
     (r"\b(?:f64|f32|c128|c64|i64|i32|bool)\b", "cyan"),
@@ -34,6 +45,21 @@ def stage_text(compiled: Compiled, stage: str) -> str:
         stage = "capture"
     value = compiled.stage(STAGES[stage])
     return text_of(value) if isinstance(value, Function) else str(value)
+
+
+def view_text(view: View, name: str, specialisations: Sequence[Any] = ()) -> str:
+    """One of `VIEWS` as text."""
+    if name == "graph":
+        return str(Graph(model_of(view, cost_texts(view))))
+    if name == "paths":
+        texts = [view.compiled.signature.inputs[k].text for k in view.wrt]
+        return "\n".join(str(paths_of(view, text, 10)) for text in texts)
+    if name == "cost":
+        return str(cost_of(view))
+    if name == "explain":
+        return explain(view, specialisations)
+    from .symbolic import formulas_of
+    return formulas_of(view).latex()
 
 
 def python(code: str) -> Text:
