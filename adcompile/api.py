@@ -16,6 +16,7 @@ from numba import cloudpickle, types
 
 from .capture.arguments import python_signature
 from .capture.driver import Abstract, capture, capture_types
+from .emit.vectorise import HEADING
 from .errors import CaptureError, DifferentiationError, UnsupportedOp
 from .inspect.view import View
 from .ir.core import Location
@@ -47,6 +48,11 @@ class Source(Text):
         path = Path(path)
         path.write_text(self, encoding="utf-8")
         return path
+
+    @property
+    def head(self) -> Text:
+        """The module without the elementary functions at its end, which are the same in all modules."""
+        return Text(self.partition(HEADING)[0].rstrip("\n") + "\n")
 
 
 class CompiledFunction:

@@ -39,6 +39,7 @@ from ..ir.loops import (
     walk,
 )
 from ..ir.types import DType, Type
+from .vectorise import has_fma, is_vectorised, vector_code, with_prelude
 
 LINE = 118                  # generated lines with their comments stay this short where possible
 FASTMATH_FLAGS = ("reassoc", "contract", "nsz")
@@ -52,6 +53,8 @@ class Printer:
         self.shown: set[tuple[str, int]] = set()
         self.symbols = program.sizes
         self.has_loops = any(isinstance(s, For) for s in program.body)
+        self.vectorised = False                     # inside a loop that LLVM vectorises
+        self.vector_functions: set[str] = set()     # what such loops call
 
     def module(self) -> str:
         """The whole module."""
@@ -60,11 +63,12 @@ class Printer:
     def assemble(self, functions: list[str]) -> str:
         """A module of these functions, with what they need before them."""
         parts = [self.docstring(), "import math\n\nimport numba as nb\nimport numpy as np\n", self.settings()]
-        parts += [support_source(f) for f in support_closure(self.program.support)]
-        parts += functions
-        text = "\n\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+        parts += [support_source(f) for f in support_closure(self.program.support) if f.__name__ not in self.vector_functions]
+        text = "\n\n\n".join(part.strip("\n") for part in (*parts, *functions) if part) + "\n"
         text = text.replace(self.docstring() + "\n\n\n",
                             self.docstring() + "\n\n").replace("import numpy as np\n\n\n", "import numpy as np\n\n")
+        if self.vector_functions:
+            text = with_prelude(text, self.vector_functions)
         if "math." not in text.split("import math", 1)[1]:
             text = text.replace("import math\n\n", "", 1)
         return text
@@ -173,7 +177,7 @@ class Printer:
         if isinstance(s, Section):
             return [f"{pad}# {s.text}"]
         if isinstance(s, For):
-            return [f"{pad}for {s.index} in range({self.bounds(s)}):", *self.block(s.body, depth + 1)]
+            return self.loop(s, depth)
         if isinstance(s, While):
             return [f"{pad}while {self.expr(s.condition)}:", *self.block(s.body, depth + 1)]
         if isinstance(s, If):
@@ -191,6 +195,14 @@ class Printer:
             return [f"{pad}raise {s.exception}({quoted(s.text)})"]
         setup = isinstance(s, Assign) and not depth and not s.keep and self.has_loops
         return self.commented(pad + self.simple(s), None if setup else getattr(s, "location", None), pad)
+
+    def loop(self, s: For, depth: int) -> list[str]:
+        """A counted loop; in one that LLVM vectorises, functions are those that it can."""
+        around = self.vectorised
+        self.vectorised = self.fastmath and has_fma() and is_vectorised(s)
+        lines = ["    " * depth + f"for {s.index} in range({self.bounds(s)}):", *self.block(s.body, depth + 1)]
+        self.vectorised = around
+        return lines
 
     def bounds(self, s: For) -> str:
         """The arguments of `range`."""
@@ -245,7 +257,8 @@ class Printer:
             return typed_number(e)
         if isinstance(e, Load):
             return self.element(e.array, e.index)
-        return "(" + e.code.format(*map(self.full, e.operands)) + ")"
+        code = vector_code(e.code, self.vector_functions) if self.vectorised else e.code
+        return "(" + code.format(*map(self.full, e.operands)) + ")"
 
     def dim(self, dim: Dim) -> str:
         """A size in the kernel's names."""

@@ -27,7 +27,9 @@ class Op:
       `joint`).
     * `vjp(ct, y, *operands, **attributes) -> tuple`, `jvp(tangents, y, *operands, **attributes)`: by hand, with a reason in
       `why`.
-    * `code`: for elementwise ops the generated scalar expression, operands as {0}, {1}; binds like `precedence`.
+    * `code`: for elementwise ops the generated scalar expression, operands as {0}, {1}; binds like `precedence`. (`np.exp`,
+      not `math.exp`: Python's own functions raise where IEEE arithmetic gives inf or NaN.)
+    * `vector`: the function of ops/vector_math.py that stands for the one in `code` in loops that LLVM vectorises.
     * `support`: plain Python functions (math and numpy only) that `code` calls; their source goes into the generated module.
     """
 
@@ -42,6 +44,7 @@ class Op:
     jvp: Callable[..., Any] | None = None
     code: str | None = None
     precedence: int = ATOM
+    vector: str = ""
     support: tuple[Callable[..., Any], ...] = ()
     promotes: bool = False                      # `code` gives float64 for float32 operands: the result is cast back
     cost: float = 1.0                           # time an element takes, in additions: for scheduling

@@ -148,14 +148,15 @@ fmod: Op = elementwise("fmod", np.fmod, lambda y, a, b: (1.0, -trunc(a / b)), in
                        domain=(REAL, POSITIVE), edges=DIVISIONS)
 
 # ---------------------------------------------------------------------------------------------------- powers and roots
-sqrt: Op = elementwise("sqrt", np.sqrt, lambda y, x: (0.5 / y,), code="math.sqrt({0})", cost=5, singular=True, domain=(POSITIVE,),
+sqrt: Op = elementwise("sqrt", np.sqrt, lambda y, x: (0.5 / y,), code="np.sqrt({0})", cost=5, singular=True, domain=(POSITIVE,),
                        edges=(0.0, INF, -1.0, 1e-300, 1e300))
 # The root of a sum of squares: norm, std and the like, whose slope at 0 is 0 by convention.
-sqrt0: Op = elementwise("sqrt0", np.sqrt, lambda y, x: (select(eq(y, 0.0), number(0.0, y), 0.5 / y),), code="math.sqrt({0})",
+sqrt0: Op = elementwise("sqrt0", np.sqrt, lambda y, x: (select(eq(y, 0.0), number(0.0, y), 0.5 / y),), code="np.sqrt({0})",
                         cost=5, domain=(POSITIVE,), edges=(0.0, INF, -1.0))
-cbrt: Op = elementwise("cbrt", np.cbrt, lambda y, x: (1.0 / (3.0 * y * y),), code="np.cbrt({0})", cost=20, singular=True,
+cbrt: Op = elementwise("cbrt", np.cbrt, lambda y, x: (1.0 / (3.0 * y * y),),
+                       code="np.cbrt({0})", vector="cbrt", cost=20, singular=True,
                        domain=(POSITIVE,), edges=(0.0, -8.0, INF, -INF))
-hypot: Op = elementwise("hypot", np.hypot, lambda y, a, b: (towards(a, y), towards(b, y)), code="math.hypot({0}, {1})", cost=10,
+hypot: Op = elementwise("hypot", np.hypot, lambda y, a, b: (towards(a, y), towards(b, y)), code="np.hypot({0}, {1})", cost=10,
                         commutative=True, domain=(REAL, REAL),
                         edges=((0.0, 0.0), (3.0, -4.0), (1e200, 1e200), (1e-200, 0.0), (INF, NAN)))
 
@@ -200,7 +201,7 @@ def multiplications(operands: tuple[Operand, ...], result: Type, attributes: Any
     return elements(result) * each
 
 
-power: Op = elementwise("pow", np.power, power_partials, code="math.pow({0}, {1})", cost=40, singular=True,
+power: Op = elementwise("pow", np.power, power_partials, code="np.power({0}, {1})", vector="pow", cost=40, singular=True,
                         domain=(POSITIVE, REAL),
                         edges=((0.0, 2.0), (0.0, 0.0), (0.0, 1.0), (0.0, 0.5), (0.0, -1.0), (-2.0, 3.0), (-2.0, 0.5), (INF, 2.0),
                                (NAN, 0.0)))
@@ -209,24 +210,28 @@ powi: Op = elementwise("powi", integer_power_reference, integer_power_partials, 
                        edges=((0.0, 0), (0.0, 1), (0.0, 2), (0.0, 3), (-2.0, 3), (-2.0, -3), (2.0, -1), (INF, 2)))
 
 # ---------------------------------------------------------------------------------------------------- exponentials, logarithms
-exp: Op = elementwise("exp", np.exp, lambda y, x: (y,), code="math.exp({0})", cost=20, domain=(REAL,),
+exp: Op = elementwise("exp", np.exp, lambda y, x: (y,), code="np.exp({0})", vector="exp", cost=20, domain=(REAL,),
                       edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
 # The slope of exp2 is smaller than its value, so it is finite a little longer.
 exp2: Op = elementwise("exp2", np.exp2,
                        lambda y, x: (select(eq(y, INF), 2.0 * math.log(2.0) * exp2(x - 1.0), y * math.log(2.0)),),
-                       code="np.exp2({0})", cost=20, domain=(REAL,), edges=(0.0, 1000.0, 1024.0, -1070.0, INF, -INF))
-expm1: Op = elementwise("expm1", np.expm1, lambda y, x: (exp(x),), code="math.expm1({0})", cost=25, domain=(REAL,),
+                       code="np.exp2({0})", vector="exp2", cost=20, domain=(REAL,),
+                       edges=(0.0, 1000.0, 1024.0, -1070.0, INF, -INF))
+expm1: Op = elementwise("expm1", np.expm1, lambda y, x: (exp(x),), code="np.expm1({0})", vector="expm1", cost=25, domain=(REAL,),
                         edges=(0.0, 1e-20, -40.0, 700.0, INF, -INF))
-log: Op = elementwise("log", np.log, lambda y, x: (1.0 / x,), code="math.log({0})", cost=20, domain=(POSITIVE,),
+log: Op = elementwise("log", np.log, lambda y, x: (1.0 / x,), code="np.log({0})", vector="log", cost=20, domain=(POSITIVE,),
                       edges=(0.0, -1.0, 1.0, 1e-300, 1e300, INF, NAN))
 # The log of a sum of exponentials that is 0 only if all exponents are -inf: its slope there is 0 by convention.
-log0: Op = elementwise("log0", np.log, lambda y, x: (select(eq(x, 0.0), number(0.0, x), 1.0 / x),), code="math.log({0})",
+log0: Op = elementwise("log0", np.log, lambda y, x: (select(eq(x, 0.0), number(0.0, x), 1.0 / x),), code="np.log({0})",
                        cost=20, domain=(POSITIVE,), edges=(0.0, -1.0, 1e-300, INF, NAN))
-log2: Op = elementwise("log2", np.log2, lambda y, x: (1.0 / math.log(2.0) / x,), code="np.log2({0})", cost=20, domain=(POSITIVE,),
+log2: Op = elementwise("log2", np.log2, lambda y, x: (1.0 / math.log(2.0) / x,),
+                       code="np.log2({0})", vector="log2", cost=20, domain=(POSITIVE,),
                        edges=(0.0, -1.0, 1.0, 1e-300, INF))
-log10: Op = elementwise("log10", np.log10, lambda y, x: (1.0 / math.log(10.0) / x,), code="math.log10({0})", cost=20,
+log10: Op = elementwise("log10", np.log10, lambda y, x: (1.0 / math.log(10.0) / x,),
+                        code="np.log10({0})", vector="log10", cost=20,
                         domain=(POSITIVE,), edges=(0.0, -1.0, 1.0, 1e-300, INF))
-log1p: Op = elementwise("log1p", np.log1p, lambda y, x: (1.0 / (1.0 + x),), code="math.log1p({0})", cost=25, domain=(POSITIVE,),
+log1p: Op = elementwise("log1p", np.log1p, lambda y, x: (1.0 / (1.0 + x),),
+                        code="np.log1p({0})", vector="log1p", cost=25, domain=(POSITIVE,),
                         edges=(0.0, 1e-20, -1.0, -0.9999999, 1e300, INF))
 
 
@@ -238,10 +243,10 @@ def odds_to_share(e: Operand) -> Operand:
 
 # What users write out with an exponential that overflows: the values are those of what they wrote, the slopes are finite.
 softplus: Op = elementwise("softplus", lambda x: np.log1p(np.exp(x)), lambda y, x: (odds_to_share(exp(x)),),
-                           code="math.log1p(math.exp({0}))", cost=45, domain=(REAL,),
+                           code="np.log1p(np.exp({0}))", cost=45, domain=(REAL,),
                            edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
 odds_against: Op = elementwise("odds_against", lambda x: 1 / (1 + np.exp(x)), lambda y, x: (-(y * odds_to_share(exp(x))),),
-                               code="1.0 / (1.0 + math.exp({0}))", precedence=PRODUCT, promotes=True, cost=25, domain=(REAL,),
+                               code="1.0 / (1.0 + np.exp({0}))", precedence=PRODUCT, promotes=True, cost=25, domain=(REAL,),
                                edges=(0.0, 700.0, 710.0, -745.0, -800.0, INF, -INF, NAN))
 
 
@@ -257,7 +262,7 @@ def logaddexp_partials(y: Operand, a: Operand, b: Operand) -> tuple[Any, Any]:
     return select(tie, half, sigmoid(a - b)), select(tie, half, sigmoid(b - a))
 
 
-logaddexp: Op = elementwise("logaddexp", np.logaddexp, logaddexp_partials, code="logaddexp({0}, {1})",
+logaddexp: Op = elementwise("logaddexp", np.logaddexp, logaddexp_partials, code="logaddexp({0}, {1})", vector="logaddexp",
                             support=(support.logaddexp,), promotes=True, cost=50, commutative=True, domain=(REAL, REAL),
                             edges=((0.0, 0.0), (1000.0, 0.0), (-1000.0, -1001.0), (-INF, -INF), (-INF, 1.0), (INF, 1.0),
                                    (NAN, 0.0)))
@@ -269,35 +274,38 @@ def sigmoid_reference(x: Any) -> Any:
     return np.where(x >= 0, np.ones_like(e), e) / (1 + e)
 
 
-sigmoid: Op = elementwise("sigmoid", sigmoid_reference, lambda y, x: (y * sigmoid(-x),), code="sigmoid({0})",
+sigmoid: Op = elementwise("sigmoid", sigmoid_reference, lambda y, x: (y * sigmoid(-x),), code="sigmoid({0})", vector="sigmoid",
                           support=(support.sigmoid,), promotes=True, cost=30, domain=(REAL,),
                           edges=(0.0, 40.0, -40.0, 800.0, -800.0, INF, -INF, NAN))
 
 # ---------------------------------------------------------------------------------------------------- trigonometric, hyperbolic
-sin: Op = elementwise("sin", np.sin, lambda y, x: (cos(x),), code="math.sin({0})", cost=20, domain=(REAL,),
+sin: Op = elementwise("sin", np.sin, lambda y, x: (cos(x),), code="np.sin({0})", vector="sin", cost=20, domain=(REAL,),
                       edges=(0.0, 1e10, INF))
-cos: Op = elementwise("cos", np.cos, lambda y, x: (-sin(x),), code="math.cos({0})", cost=20, domain=(REAL,),
+cos: Op = elementwise("cos", np.cos, lambda y, x: (-sin(x),), code="np.cos({0})", vector="cos", cost=20, domain=(REAL,),
                       edges=(0.0, 1e10, INF))
-tan: Op = elementwise("tan", np.tan, lambda y, x: (1.0 + y * y,), code="math.tan({0})", cost=30, domain=((-1.4, 1.4),),
+tan: Op = elementwise("tan", np.tan, lambda y, x: (1.0 + y * y,),
+                      code="np.tan({0})", vector="tan", cost=30, domain=((-1.4, 1.4),),
                       edges=(0.0, 1.5707))
-asin: Op = elementwise("asin", np.arcsin, lambda y, x: (1.0 / sqrt((1.0 - x) * (1.0 + x)),), code="math.asin({0})", cost=30,
+asin: Op = elementwise("asin", np.arcsin, lambda y, x: (1.0 / sqrt((1.0 - x) * (1.0 + x)),), code="np.arcsin({0})", cost=30,
                        singular=True, domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))
-acos: Op = elementwise("acos", np.arccos, lambda y, x: (-1.0 / sqrt((1.0 - x) * (1.0 + x)),), code="math.acos({0})", cost=30,
+acos: Op = elementwise("acos", np.arccos, lambda y, x: (-1.0 / sqrt((1.0 - x) * (1.0 + x)),), code="np.arccos({0})", cost=30,
                        singular=True, domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))
-atan: Op = elementwise("atan", np.arctan, lambda y, x: (1.0 / (1.0 + x * x),), code="math.atan({0})", cost=30, domain=(REAL,),
+atan: Op = elementwise("atan", np.arctan, lambda y, x: (1.0 / (1.0 + x * x),),
+                       code="np.arctan({0})", vector="atan", cost=30, domain=(REAL,),
                        edges=(0.0, 1e100, INF))
 atan2: Op = elementwise("atan2", np.arctan2, lambda y, a, b: (b / hypot(a, b) / hypot(a, b), -(a / hypot(a, b) / hypot(a, b))),
-                        code="math.atan2({0}, {1})", cost=40, domain=(REAL, REAL),
+                        code="np.arctan2({0}, {1})", cost=40, domain=(REAL, REAL),
                         edges=((0.0, 1.0), (0.0, -1.0), (1.0, 0.0), (1e200, 1e200), (1e-200, 1e-200)))
-sinh: Op = elementwise("sinh", np.sinh, lambda y, x: (cosh(x),), code="math.sinh({0})", cost=30, domain=(REAL,),
+sinh: Op = elementwise("sinh", np.sinh, lambda y, x: (cosh(x),), code="np.sinh({0})", vector="sinh", cost=30, domain=(REAL,),
                        edges=(0.0, 700.0, -800.0))
-cosh: Op = elementwise("cosh", np.cosh, lambda y, x: (sinh(x),), code="math.cosh({0})", cost=30, domain=(REAL,),
+cosh: Op = elementwise("cosh", np.cosh, lambda y, x: (sinh(x),), code="np.cosh({0})", vector="cosh", cost=30, domain=(REAL,),
                        edges=(0.0, 700.0, -800.0))
-tanh: Op = elementwise("tanh", np.tanh, lambda y, x: (1.0 / (cosh(x) * cosh(x)),), code="math.tanh({0})", cost=30, domain=(REAL,),
+tanh: Op = elementwise("tanh", np.tanh, lambda y, x: (1.0 / (cosh(x) * cosh(x)),),
+                       code="np.tanh({0})", vector="tanh", cost=30, domain=(REAL,),
                        edges=(0.0, 20.0, -20.0, 400.0, INF))
-asinh: Op = elementwise("asinh", np.arcsinh, lambda y, x: (1.0 / hypot(x, 1.0),), code="math.asinh({0})", cost=30, domain=(REAL,),
+asinh: Op = elementwise("asinh", np.arcsinh, lambda y, x: (1.0 / hypot(x, 1.0),), code="np.arcsinh({0})", cost=30, domain=(REAL,),
                         edges=(0.0, 1e10, 1e200, -1e200))
-acosh: Op = elementwise("acosh", np.arccosh, lambda y, x: (1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)),), code="math.acosh({0})",
+acosh: Op = elementwise("acosh", np.arccosh, lambda y, x: (1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)),), code="np.arccosh({0})",
                         cost=30, singular=True, domain=((1.1, 6.0),), edges=(1.0, 1.0000001, 1e200, 0.5))
-atanh: Op = elementwise("atanh", np.arctanh, lambda y, x: (1.0 / ((1.0 - x) * (1.0 + x)),), code="math.atanh({0})", cost=30,
+atanh: Op = elementwise("atanh", np.arctanh, lambda y, x: (1.0 / ((1.0 - x) * (1.0 + x)),), code="np.arctanh({0})", cost=30,
                         domain=(UNIT,), edges=(0.0, 1.0, -1.0, 2.0, 0.9999999999))

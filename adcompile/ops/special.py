@@ -43,9 +43,11 @@ def xlogy_partials(y: Operand, a: Operand, b: Operand) -> tuple[Any, Any]:
 
 
 ROOT_PI = math.sqrt(math.pi)
-erf: Op = elementwise("erf", over_arrays(math.erf), lambda y, x: (2.0 / ROOT_PI * exp(-(x * x)),), code="math.erf({0})", cost=30,
+erf: Op = elementwise("erf", over_arrays(math.erf), lambda y, x: (2.0 / ROOT_PI * exp(-(x * x)),),
+                      code="math.erf({0})", vector="erf", cost=30,
                       domain=(REAL,), edges=(0.0, 6.0, -6.0, 30.0, INF, -INF, NAN))
-erfc: Op = elementwise("erfc", over_arrays(math.erfc), lambda y, x: (-2.0 / ROOT_PI * exp(-(x * x)),), code="math.erfc({0})",
+erfc: Op = elementwise("erfc", over_arrays(math.erfc), lambda y, x: (-2.0 / ROOT_PI * exp(-(x * x)),),
+                       code="math.erfc({0})", vector="erfc",
                        cost=30, domain=(REAL,), edges=(0.0, 6.0, -6.0, 26.0, INF, -INF, NAN))
 lgamma: Op = elementwise("lgamma", over_arrays(lgamma_at), lambda y, x: (digamma(x),), code="math.lgamma({0})", cost=50,
                          domain=(POSITIVE,), edges=(1.0, 2.0, 0.5, -0.5, 1e-10, 1e10, 0.0, -1.0, INF))
@@ -56,6 +58,7 @@ polygamma: Op = elementwise("polygamma", over_arrays(support.polygamma), lambda 
                             infer=lambda x, k: power_type(float_type(x), k), code="polygamma({0}, {1})",
                             support=(support.polygamma,), promotes=True, cost=100, domain=(POSITIVE, (0.5, 3.5)),
                             edges=((1.0, 1), (-0.5, 1), (100.0, 2), (1e-3, 3)))
-xlogy: Op = elementwise("xlogy", xlogy_reference, xlogy_partials, code="xlogy({0}, {1})", support=(support.xlogy,), promotes=True,
+xlogy: Op = elementwise("xlogy", xlogy_reference, xlogy_partials,
+                        code="xlogy({0}, {1})", vector="xlogy", support=(support.xlogy,), promotes=True,
                         cost=25, singular=True, domain=(REAL, POSITIVE),
                         edges=((0.0, 0.0), (0.0, 1.0), (0.0, NAN), (1.0, 0.0), (2.0, 3.0)))

@@ -7,7 +7,6 @@ that cost little are `macro`s: they are computed again wherever they are read, s
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -55,13 +54,6 @@ REDUCTIONS = {
     "reduce_any": "or",
     "reduce_all": "and",
 }
-# Python's own functions raise where IEEE arithmetic gives inf or NaN; NumPy's do the same whether compiled or not.
-IEEE = {
-    name: name
-    for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot")
-}
-IEEE |= {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh", "acosh": "arccosh",
-         "atanh": "arctanh", "pow": "power"}
 IndexMap = Callable[[tuple[Index, ...]], tuple[Index, ...]]
 
 
@@ -773,8 +765,7 @@ def elementwise_code(op: Operation, row: Op) -> str:
     assert row.code is not None
     if op.op == "cast":
         return cast_code(op.attributes["dtype"], op.operands[0].type.dtype)
-    code = re.sub(r"\bmath\.(\w+)", lambda m: f"np.{IEEE[m[1]]}" if m[1] in IEEE else m[0], row.code)
-    dtype = op.result.type.dtype
+    code, dtype = row.code, op.result.type.dtype
     if dtype.is_integer and dtype not in (DType.i64, DType.u64):
         return f"np.{dtype.value}({code})"                     # numba widens narrow integers to 64 bits
     if row.promotes and dtype is DType.f32:
