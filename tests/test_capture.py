@@ -622,10 +622,10 @@ def branch_array(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("f", "construct", "at"), [
-    (branch_filter, "`if`", "for v in x if"), (branch_array, "`assert`", "assert x > 0")])
+    (branch_filter, "`if of a comprehension`", "for v in x if"), (branch_array, "`assert`", "assert x > 0")])
 def test_conditions_on_traced_values(f: Callable[..., Any], construct: str, at: str) -> None:
     message = refuse(CaptureError, f, X3, at=at)
-    assert construct in message and "np." in message
+    assert construct in message and ("np." in message or "x[x > 0.0]" in message)
 
 
 def store_global(x: Any) -> Any:

@@ -1003,8 +1003,8 @@ OUTSIDE = np.zeros(3)
 
 def one_branch_only(x: Any) -> Any:
     if x[0] > 0.0:
-        y = 1.0
-    return y
+        y = "text"
+    return x * len(y)
 
 
 def grows(x: Any) -> Any:
@@ -1080,7 +1080,7 @@ ERRORS = [
     (may_be_the_same_array, "return z.sum()", "share memory"),
     (prints, "print(v)", "print"),
     (writes_to_a_moving_view, "part = y", "share memory"),
-    (one_branch_only, "return y", "`y`"),
+    (one_branch_only, "return x * len(y)", "`y`"),
     (writes_outside, "OUTSIDE[0]", "OUTSIDE"),
     (returns_sometimes, "", "returns a value"),
     (appends_sometimes, "if v > 0.0", "out"),

@@ -324,3 +324,72 @@ def test_map_sees_traced_values() -> None:
         return sum(map(abs, [x, -x])) + sum(map(float, [x])) + sum(map(root, [x]))
 
     assert_close(compile_value(f)(4.0), 14.0)
+
+
+# ------------------------------------------------------------------------------------ variables that may have no value
+def found_or_not(x: Any, low: Any) -> Any:
+    for v in x:
+        if v < low:
+            found = v * 2.0
+            break
+    else:
+        found = -low
+    return found * found
+
+
+def found_for_sure(x: Any, low: Any) -> Any:
+    for v in x:
+        if v < low:
+            found, twice = v, x * 2.0
+            break
+    return found + np.sum(twice)
+
+
+def found_in_a_while(x: Any, low: Any) -> Any:
+    i = 0
+    while i < len(x):
+        if x[i] < low:
+            best, place = x[i], i
+            break
+        i += 1
+    else:
+        best, place = low, -1
+    return best * (place + 2.0)
+
+
+def in_one_branch(x: Any, low: Any) -> Any:
+    if x[0] > low:
+        y = x[0] * 2.0
+    total = np.sum(x)
+    if x[0] > low:
+        total += y
+    return total
+
+
+def in_an_earlier_turn(x: Any, low: Any) -> Any:
+    total = 0.0
+    for v in x:
+        if v > low:
+            last = v
+        total += last * v
+    return total
+
+
+def not_read(x: Any, low: Any) -> Any:
+    total = 0.0
+    for v in x:
+        if v > low:
+            twice = 2.0 * v
+            total += twice
+    return total
+
+
+@pytest.mark.parametrize("f", [found_or_not, found_for_sure, found_in_a_while, in_one_branch, in_an_earlier_turn, not_read])
+def test_a_variable_without_a_value_is_an_error_where_it_is_read(f: Function) -> None:
+    gradient = compile_grad(f, debug=f is not found_or_not)
+    for x in (np.array([3.0, 1.0, 2.0]), np.array([0.3, 2.0, 0.2])):
+        for low in (0.25, 1.5, 9.0, 0.1):
+            if isinstance(same_outcome(f, lambda *args: gradient(*args)[0], x, low), float):
+                steps = 1e-6 * np.eye(len(x))
+                differences = np.array([(f(x + d, low) - f(x - d, low)) / 2e-6 for d in steps])
+                assert_close(gradient(x, low)[1], differences, rtol=1e-6, atol=1e-8)

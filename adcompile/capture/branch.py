@@ -18,9 +18,12 @@ from .state import (
     MISSING,
     PLACEHOLDERS,
     Entry,
+    Late,
     LeafType,
+    Maybe,
     Snapshot,
     Undefined,
+    as_maybe,
     build,
     describe,
     flatten,
@@ -111,12 +114,13 @@ class Merge:
         self.names.append(name)
         return len(self.pairs) - 1
 
-    def leaf(self, a: Any, b: Any, name: str) -> Any:
+    def leaf(self, a: Any, b: Any, name: str, broadcasting: bool = False) -> Any:
         """A function that gives the joined leaf once the results are there; None where the shapes differ."""
         if is_same(a, b):
             return lambda: a
         joined = join(self.trace, leaf_type(self.trace, a), leaf_type(self.trace, b))
-        if joined is None or leaf_type(self.trace, a).type.rank != leaf_type(self.trace, b).type.rank:
+        same_rank = leaf_type(self.trace, a).type.rank == leaf_type(self.trace, b).type.rank
+        if joined is None or not (same_rank or broadcasting):
             return None
         arrays = [one.cell if isinstance(one, Tracer) and one.ndim else None for one in (a, b)]
         if None not in arrays and (id(a), id(b)) in self.leaves:
@@ -138,8 +142,9 @@ class Merge:
         self.leaves[id(a), id(b)] = result
         return result
 
-    def value(self, a: Any, b: Any, name: str) -> Any:
-        """As `leaf`, for structures; an `Undefined` where the two have nothing in common."""
+    def value(self, a: Any, b: Any, name: str, broadcasting: bool = False) -> Any:
+        """As `leaf`, for structures; an `Undefined` where the two have nothing in common. `broadcasting`: a number may stand for
+        an array whose entries do not matter."""
         left: list[Any] = []
         right: list[Any] = []
         with self.sides[0].now():
@@ -149,7 +154,7 @@ class Merge:
         do = "assign values of the same kind in both branches"
         if not same_structure(spec, other):
             return Undefined(f"is {describe(a)} in one branch of a traced condition and {describe(b)} in the other", do)
-        leaves = [self.leaf(x, y, name) for x, y in zip(left, right, strict=True)]
+        leaves = [self.leaf(x, y, name, broadcasting) for x, y in zip(left, right, strict=True)]
         if any(leaf is None for leaf in leaves):
             return Undefined(
                 f"has another shape in one branch of a traced condition ({describe(a)}) than in the other ({describe(b)})", do
@@ -236,10 +241,8 @@ def merged_entries(snapshot: Snapshot, sides: Sequence[Side], joining: Merge) ->
         value: Any
         if is_same(a, b):
             value = constant(a)
-        elif a is MISSING or b is MISSING or isinstance(a, PLACEHOLDERS) or isinstance(b, PLACEHOLDERS):
-            value = Undefined(
-                "is assigned in one branch of a traced condition only", "assign it before the `if`, or in both branches"
-            )
+        elif any(x is MISSING or isinstance(x, PLACEHOLDERS) for x in (a, b)):
+            value = merged_maybe(snapshot, entry, joining, a, b)
         else:
             value = joining.value(a, b, snapshot.text(entry) if snapshot.is_variable(entry) else "")
         if isinstance(value, Undefined) and not snapshot.is_variable(entry):
@@ -253,6 +256,19 @@ def merged_entries(snapshot: Snapshot, sides: Sequence[Side], joining: Merge) ->
             raise CaptureError(f"`{snapshot.text(entry)}` {value.why}", value.location, value.do)
         entries[entry] = value
     return entries
+
+
+def merged_maybe(snapshot: Snapshot, entry: Entry, joining: Merge, a: Any, b: Any) -> Any:
+    """A variable that has no value in one branch of a condition, or may have none."""
+    given = [x for x in (a, b) if x is not MISSING]
+    leaves: list[Any] = []
+    inner = given[0].value if isinstance(given[0], Maybe) else given[0]
+    spec = ("static", None) if any(isinstance(x, (Undefined, Late)) for x in given) else flatten(inner, leaves)
+    if not leaves or not snapshot.is_variable(entry):
+        return Undefined("is assigned in one branch of a traced condition only", "assign it before the `if`, or in both branches")
+    nothing = Maybe(build(spec, iter([filler(joining.trace, leaf_type(joining.trace, leaf)) for leaf in leaves])), False)
+    left, right = (nothing if x is MISSING else as_maybe(x) for x in (a, b))
+    return joining.value(left, right, snapshot.text(entry), broadcasting=True)
 
 
 def constant(x: Any) -> Callable[[], Any]:

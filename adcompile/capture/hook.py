@@ -32,6 +32,7 @@ OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]
 
 INSTEAD = {
     "if": "use np.where(condition, a, b), or decide with a value that is known (a bool argument, a shape)",
+    "if of a comprehension": "select first, with a mask: for v in x[x > 0.0]; or fill an array in a `for` statement and count",
     "while": "use a loop with a fixed number of steps",
     "if-else": "use np.where(condition, a, b)",
     "assert": "check the arguments before the call",

@@ -26,9 +26,11 @@ from .state import (
     Entry,
     Late,
     LeafType,
+    Maybe,
     Snapshot,
     Spec,
     Undefined,
+    as_maybe,
     build,
     describe,
     flatten,
@@ -170,6 +172,10 @@ class Loop:
         for entry, carried in self.entries.items():
             name = self.snapshot.text(entry) if self.snapshot.is_variable(entry) else ""
             carried.params = [self.parameter(region, name, t.type) for t in carried.types]
+            if carried.late and carried.spec[0] is Maybe:
+                tracers = [Tracer(self.trace, p, t.weak) for p, t in zip(carried.params, carried.types, strict=True)]
+                put[entry] = build(carried.spec, iter(tracers))
+                continue
             if carried.late:
                 put[entry] = Undefined("has no value in the first turn of a traced loop", "assign it before the loop")
                 continue
@@ -257,13 +263,15 @@ class Loop:
             return self.grow_list(entry, text)
         if entry in self.conflicts:
             return False
-        if new is MISSING or isinstance(new, PLACEHOLDERS):
+        if isinstance(before, Maybe) or entry in self.entries and self.entries[entry].spec[0] is Maybe:
+            new = as_maybe(new)
+        if new is MISSING or isinstance(new, PLACEHOLDERS) and not isinstance(new, Maybe):
             return self.conflict(
                 entry, "is not defined at the end of every turn of a traced loop", "assign it on every path through the body"
             )
         if entry in self.entries:
             return self.widen(entry, new)
-        late = before is MISSING or isinstance(before, PLACEHOLDERS)
+        late = before is MISSING or isinstance(before, PLACEHOLDERS) and not isinstance(before, Maybe)
         if self.is_of_a_turn(new):
             return self.conflict(entry, "has a length that is known in a turn of a traced loop only",
                                  "store what it holds into an array made with np.zeros")
@@ -355,7 +363,8 @@ class Loop:
         for (place, key), carried in self.entries.items():
             leaves: list[Any] = []
             now = values[place].get(key, MISSING)
-            if now is MISSING or isinstance(now, PLACEHOLDERS):
+            now = as_maybe(now) if carried.spec[0] is Maybe else now
+            if now is MISSING or isinstance(now, PLACEHOLDERS) and not isinstance(now, Maybe):
                 carried.yields, carried.sources = list(carried.params), []
                 continue
             flatten(now, leaves)
@@ -535,7 +544,7 @@ class Loop:
                 if self.snapshot.is_variable(entry) and isinstance(tracer.value, Value):
                     self.trace.names.setdefault(tracer.value, self.snapshot.text(entry))
             value = build(carried.spec, iter(tracers))
-            put[entry] = Late(value, runs) if carried.late else value
+            put[entry] = Late(value, runs) if carried.late and not isinstance(value, Maybe) else value
         for cells in shared.values():
             for a in cells:
                 for b in cells:

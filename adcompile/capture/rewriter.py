@@ -149,7 +149,8 @@ class Rewriter(ast.NodeTransformer):
         for k, generator in enumerate(node.generators):
             iterable = first if k == 0 else self.visit(generator.iter)
             generator.iter = self.hook("iterate", iterable, at=iterable) if k or wrap_first else iterable
-            generator.ifs = [self.hook("truth", self.visit(test), text("if"), at=test) for test in generator.ifs]
+            generator.ifs = [self.hook("truth", self.visit(test), text("if of a comprehension"), at=test)
+                             for test in generator.ifs]
         for part in ("elt", "key", "value"):
             if hasattr(node, part):
                 setattr(node, part, self.visit(getattr(node, part)))

@@ -50,7 +50,32 @@ class Late:
         return self.value
 
 
-PLACEHOLDERS = (Undefined, Late)
+class Maybe:
+    """A variable that has a value on some paths only: `defined`, a bool that may be traced, tells whether it has one."""
+
+    def __init__(self, value: Any, defined: Any) -> None:
+        self.value, self.defined = value, defined
+
+    def read(self, name: str) -> Any:
+        """The value; where there is none, the compiled function raises what Python does."""
+        from .failure import fail
+
+        if isinstance(self.defined, Tracer):
+            trace = self.defined.trace
+            missing = trace.operator(np.logical_not, self.defined)
+            text = f"cannot access local variable {name!r} where it is not associated with a value"
+            fail(trace, missing.value, UnboundLocalError(text), user_location())
+        elif not self.defined:
+            Undefined("has no value", "assign it first").read(name)
+        return self.value
+
+
+PLACEHOLDERS = (Undefined, Late, Maybe)
+
+
+def as_maybe(x: Any) -> Any:
+    """A value that is there for sure, in the form of one that may be missing."""
+    return x if isinstance(x, PLACEHOLDERS) else Maybe(x, True)
 
 
 # --------------------------------------------------------------------------------------------------------- taking apart
@@ -64,6 +89,8 @@ def flatten(x: Any, leaves: list[Any]) -> Spec:
         return ("leaf",)
     if isinstance(x, (tuple, list)):
         return (type(x), None, tuple(flatten(a, leaves) for a in x))
+    if isinstance(x, Maybe):
+        return (Maybe, None, (flatten(x.value, leaves), flatten(x.defined, leaves)))
     if isinstance(x, dict):
         return (type(x), tuple(x), tuple(flatten(a, leaves) for a in x.values()))
     if is_dataclass_instance(x) or is_user_object(x):
@@ -89,6 +116,8 @@ def build(spec: Spec, leaves: Iterator[Any]) -> Any:
         return spec[1]
     kind, keys, parts = spec
     items = [build(part, leaves) for part in parts]
+    if kind is Maybe:
+        return Maybe(*items)
     if keys is None:
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
     if issubclass(kind, dict):

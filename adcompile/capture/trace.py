@@ -935,7 +935,8 @@ def add_at(trace: Trace, ufunc: np.ufunc, target: Any, key: Any, value: Any = No
     if not isinstance(target, Tracer):
         raise trace_anew(trace, target)
     if ufunc not in (np.add, np.subtract):
-        raise UnsupportedOp(f"numpy.{ufunc.__name__}.at is not supported on traced values", user_location(), "write it as a loop")
+        raise UnsupportedOp(f"numpy.{ufunc.__name__}.at is not supported on traced values", user_location(),
+                            f"write the loop: for i, v in zip(indices, values): a[i] = np.{ufunc.__name__}(a[i], v)")
     if isinstance(key, Tracer) and key.dtype.kind == "b":
         augment_masked(target, key, ufunc, value)
         return
