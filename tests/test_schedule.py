@@ -20,7 +20,7 @@ from adcompile.ir.builder import Builder
 from adcompile.ir.core import Function, Value
 from adcompile.ir.dims import Dim
 from adcompile.ir.interpreter import interpret
-from adcompile.ir.loops import For, Interface, Program, walk
+from adcompile.ir.loops import For, Interface, Program, SizeOf, walk
 from adcompile.ir.types import DType
 from adcompile.schedule.schedule import LANES, schedule
 
@@ -323,16 +323,34 @@ def attention(b: Builder, x: Value, W: Value, c: Value) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 11])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 6, 10])
 def test_tiles_of_any_length(n: int, dtype: type) -> None:
     rng = np.random.default_rng(n)
-    like = [rng.normal(size=shape).astype(dtype) for shape in ((7, 3), (2, 3), (2,))]
+    like: list[Any] = [rng.normal(size=shape).astype(dtype) for shape in ((7, 6), (5, 6), (5,))]
     g = graph(x=like[0], W=like[1], c=like[2], same={"W_1": "x_1", "c_0": "W_0"})(attention)()
-    args = (rng.normal(size=(n, 3)).astype(dtype), *like[1:])
-    program = check(g.function, args, (0, 1, 2), lanes=4)
-    assert [s.index for s in loops(program) if s.step == 4] == ["i0"]
-    assert all(b.type.dims[-1] == Dim.of(4) for b in program.buffers if b.why != "result")
+    args = (rng.normal(size=(n, 6)).astype(dtype), *like[1:])
+    program = check(g.function, args, (0, 1, 2), lanes=3)
+    assert [s.index for s in loops(program) if s.step == 3] == ["i0"]
+    assert all(b.type.dims[-1] == Dim.of(3) for b in program.buffers if b.why != "result")
     check(g.function, args, (0, 1, 2), lanes=0)
+
+
+@pytest.mark.parametrize("length", [3, 4, 6, 8])
+def test_sums_in_lanes_of_known_length(length: int) -> None:
+    """They are unrolled, with what is left over, if anything is."""
+    def body(b: Builder, x: Value, W: Value) -> Any:
+        n = x.type.dims[0]
+        rows = ops.slice(x, starts=(Dim.of(0), Dim.of(0)), steps=(1, 1), dims=(n, Dim.of(length)))
+        columns = ops.slice(W, starts=(Dim.of(0), Dim.of(0)), steps=(1, 1), dims=(W.type.dims[0], Dim.of(length)))
+        z = ops.contract(rows, columns, a_labels=(0, 1), b_labels=(2, 1), out_labels=(0, 2))
+        return total(ops.tanh(z))
+
+    rng = np.random.default_rng(length)
+    g = graph(x=rng.normal(size=(5, 9)), W=rng.normal(size=(7, 9)), same={"W_1": "x_1"})(body)()
+    program = check(g.function, g.args, (0, 1), lanes=3)
+    unrolled = [s for s in loops(program) if s.step == 4 and s.stop == SizeOf(Dim.of(length // 4 * 4))]
+    assert bool(unrolled) == (length >= 4)
+    check(g.function, g.args, (0, 1), lanes=0)
 
 
 def test_sums_are_in_order_without_lanes() -> None:

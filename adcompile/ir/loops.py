@@ -119,13 +119,15 @@ class Fill:
 
 @dataclass(frozen=True)
 class For:
-    """`for index in range(start, stop, step)`; without a start, from 0."""
+    """`for index in range(start, stop, step)`; without a start, from 0. `lanes`: the turns do not need each other, and there are
+    as many as a tile has elements."""
 
     index: str
     stop: Expr
     body: tuple[Statement, ...]
     start: Expr | None = None
     step: int = 1
+    lanes: bool = False
 
 
 @dataclass(frozen=True)

@@ -177,11 +177,12 @@ class Nest:
     # ------------------------------------------------------------------------------------------------ order of axes
     def merit(self, axis: Axis, statements: list[Statement], opened: frozenset[Axis]) -> float:
         """The work under a loop over the axis, a pass of it, with a penalty for strides. What a tile needs is in the cache, and
-        read along its lanes: there, several passes and strides cost nothing, and the more is inside, the less is kept."""
+        read along its lanes: there, several passes and strides cost nothing, but sums over the axis would be kept for all that
+        is inside."""
         looped = [s for s in statements if axis in s.axes]
         total = sum(work(s, opened) for s in looped)
         if any(a.lanes for a in opened):
-            return total
+            return total - 0.5 * sum(work(s, opened) for s in looped if axis not in s.index)
         strided = sum(work(s, opened) for s in looped if self.strides(s, axis, opened))
         stages = self.stages(axis, statements)
         passes = len({stages[s] for s in looped})

@@ -35,6 +35,7 @@ from ..ir.loops import (
 from ..ir.types import DType
 from .rename import NUMBER, new_names, rename
 from .rewriting import map_statement, rebuild
+from .unroll import unrolled
 
 OPERATORS = {f"{{0}} {o} {{1}}": o for o in "+-*/"}
 SHORT = 16                  # ... and into the bounds of a loop
@@ -60,7 +61,7 @@ def polish(body: tuple[Statement, ...], returns: tuple[Expr, ...], taken: set[st
     updated = {s.target.name for s in walk(body) if isinstance(s, Accumulate) and isinstance(s.target, Var)}
     once = {name for name, n in writes.items() if n == 1 and name not in updated}
     body = inline(body, reads, once)
-    body = hoist(tuple(map(sizes_folded, body)))
+    body = unrolled(hoist(tuple(map(sizes_folded, body))))
     names = new_names(body, returns, taken, parameters, arrays)
     body, returns = rename(body, returns, names)
     body = tuple(signed(in_place(s)) for s in with_effect(filled_once(body)))

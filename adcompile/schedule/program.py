@@ -486,7 +486,7 @@ class Writer:
         if axis.lanes:
             return For(self.loop_names[axis], self.size(axis.length), body, Number(0, DType.i64), axis.lanes)
         stop = self.size(axis.length) if axis.tile is None else Var(self.tile_name("lanes"))
-        return For(self.loop_names[axis], stop, body)
+        return For(self.loop_names[axis], stop, body, lanes=axis.tile is not None and not axis.rows)
 
     def start(self, storage: Storage) -> None:
         """Set an accumulation to its start."""

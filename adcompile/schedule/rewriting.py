@@ -41,7 +41,7 @@ def rebuild(
     """A compound statement with other bodies."""
     if isinstance(s, For):
         start = None if s.start is None else map_expr(s.start, change)
-        return For(s.index, map_expr(s.stop, change), parts[0], start, s.step)
+        return replace(s, stop=map_expr(s.stop, change), body=parts[0], start=start)
     if isinstance(s, While):
         return While(map_expr(s.condition, change), parts[0])
     return If(map_expr(s.condition, change), parts[0], parts[1])

@@ -10,10 +10,10 @@ copied out of it at the end. Only the statements change here; where the loops an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.core import Value
-from .index import Axis, Read, axes_of, operand_axes, substitute, substitute_operand
+from .index import Axis, Index, Operand, Read, axes_of, operand_axes, substitute, substitute_operand
 from .lower import Definition, Lowering, Statement, start_of
 from .nest import Loop, Nest, Node, leaves, work
 
@@ -67,6 +67,7 @@ class Group:
         self.reads = {s: lowering.reads(s) for s in self.statements}
         self.made = {s.target for s in self.statements}
         self.work = sum(work(s) for s in self.statements)
+        self.once: dict[tuple[Value, tuple[Axis, ...], bool], Value] = {}
 
     # ------------------------------------------------------------------------------------------------ whether
     def can_be_split(self) -> bool:
@@ -157,7 +158,40 @@ class Group:
                 target.definition.axes = self.replaced(target.definition.axes, element)
         for s in self.statements:
             self.move(s, self.row if s in rows else self.lane)
+        for s in self.statements:
+            if s not in rows:
+                s.operands = tuple(self.kept(x, s) for x in s.operands)
         self.statements = [s for s in lowering.statements if s in self.reads or s not in before]
+
+    def kept(self, operand: Operand, s: Statement) -> Operand:
+        """An operand of a statement, with that of it kept in the tile which would otherwise be computed in every turn of loops
+        that do not move it. What is cheap is computed once for the forward and once for the backward statements."""
+        definition = self.lowering.definition(operand.value) if isinstance(operand, Read) else None
+        if not isinstance(operand, Read) or definition is None or not definition.is_macro or not are_axes(operand.index):
+            return operand
+        inner = tuple(substitute_operand(x, dict(zip(definition.axes, operand.index, strict=True))) for x in definition.operands)
+        axes: tuple[Axis, ...] = operand.index                                      # type: ignore[assignment]
+        if self.lane in axes and len(axes) < len(s.axes) - 1 and definition.code:
+            return Read(self.computed(operand.value, definition, axes, inner, s), axes)
+        changed = tuple(self.kept(x, s) for x in inner)
+        if changed == inner:
+            return operand
+        other = Value(operand.value.name, operand.value.type)
+        self.lowering.definitions[other] = replace(definition, value=other, axes=axes, operands=changed)
+        return Read(other, axes)
+
+    def computed(
+        self, value: Value, macro: Definition, axes: tuple[Axis, ...], operands: tuple[Operand, ...], s: Statement
+    ) -> Value:
+        """A value of the tile, made by a statement before this one; the one that is there where there is."""
+        key = (value, axes, s.forward)
+        if key not in self.once:
+            inside = self.once[key] = Value(f"{value.name}_tile", value.type)
+            runs = (self.tiles, *axes)
+            made = Statement(0, inside, axes, "=", macro.code, operands, runs, macro.cost, macro.location, s.forward)
+            self.lowering.definitions[inside] = Definition(inside, axes, [made])
+            self.lowering.statements.insert(self.lowering.statements.index(s), made)
+        return self.once[key]
 
     def loop(self, nest: Nest) -> Loop:
         """The loop over the tiles, once all axes are split."""
@@ -221,3 +255,8 @@ class Group:
         for x in target.makers:
             x.target = inside
         self.lowering.statements.insert(self.lowering.statements.index(maker) + 1, s)
+
+
+def are_axes(index: tuple[Index, ...]) -> bool:
+    """Whether an index is made of axes, each once."""
+    return all(isinstance(i, Axis) for i in index) and len(set(index)) == len(index)
