@@ -120,7 +120,8 @@ class Fill:
 @dataclass(frozen=True)
 class For:
     """`for index in range(start, stop, step)`; without a start, from 0. `lanes`: the turns do not need each other, and there are
-    as many as a tile has elements."""
+    as many as a tile has elements. `unrolled`: it does so many turns at a time. `why`: why it is as it is, for the reader of
+    `loop_ir`."""
 
     index: str
     stop: Expr
@@ -128,6 +129,8 @@ class For:
     start: Expr | None = None
     step: int = 1
     lanes: bool = False
+    unrolled: int = 1
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -344,7 +347,8 @@ def header_text(s: Statement) -> str:
         fused = [x for x in s.body if not isinstance(x, Section)]
         start = "" if s.start is None else f"{outer_text(s.start)} to "
         step = "" if s.step == 1 else f" step {s.step}"
-        return f"for {s.index} in {start}{outer_text(s.stop)}{step}  -- {len(fused)} statement{'s' * (len(fused) != 1)}"
+        why = f"; {s.why}" if s.why else ""
+        return f"for {s.index} in {start}{outer_text(s.stop)}{step}  -- {len(fused)} statement{'s' * (len(fused) != 1)}{why}"
     if isinstance(s, While):
         return f"while {outer_text(s.condition)}"
     assert isinstance(s, If)

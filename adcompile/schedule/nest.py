@@ -17,6 +17,7 @@ from ..ir.core import Value
 from .axes import aligned_axes, same_places
 from .index import Axis, Read, axes_of
 from .lower import Lowering, Statement
+from .names import is_unnamed
 
 TYPICAL_LENGTH = 30.0               # what an unknown length counts in comparisons of work
 STRIDE_PENALTY = 10.0               # how much worse a pass is whose inner accesses stride through memory
@@ -31,10 +32,11 @@ class Leaf:
 
 @dataclass(eq=False)
 class Loop:
-    """A loop over an axis."""
+    """A loop over an axis. `why`: why it is not one with the loop before, or why it goes in tiles."""
 
     axis: Axis
     body: list[Node]
+    why: str = ""
 
 
 Node = Union[Leaf, Loop]
@@ -115,7 +117,8 @@ class Nest:
             looped = [s for s in group if axis in s.axes]
             nodes += self.level(plain, opened) if plain else []
             if looped:
-                nodes.append(Loop(axis, self.level(looped, opened | {axis})))
+                why = self.barrier(axis, looped, stages) if any(isinstance(node, Loop) for node in nodes) else ""
+                nodes.append(Loop(axis, self.level(looped, opened | {axis}), why))
         return self.in_program_order(nodes)
 
     def in_program_order(self, nodes: list[Node]) -> list[Node]:
@@ -147,6 +150,20 @@ class Nest:
             stages[s] = stage + 0.5 if axis in s.axes and stage % 1 else stage
         self.sink(axis, statements, stages)
         return stages
+
+    def barrier(self, axis: Axis, group: list[Statement], stages: dict[Statement, float]) -> str:
+        """Why statements cannot be in an earlier loop over the axis: what they wait for."""
+        waiting, seen = list(group), set(group)
+        while waiting:
+            s = waiting.pop(0)
+            for maker, lined_up in self.dependencies[s]:
+                if maker not in stages or maker in seen:
+                    continue
+                if axis in maker.axes and axis not in lined_up:
+                    return f"apart from an earlier loop, behind which {called(maker)} is complete"
+                seen.add(maker)
+                waiting.append(maker)
+        return ""
 
     def sink(self, axis: Axis, statements: list[Statement], stages: dict[Statement, float]) -> None:
         """Move statements to the stage of their first reader where that keeps nothing alive longer."""
@@ -205,6 +222,13 @@ def work(s: Statement, opened: frozenset[Axis] = frozenset()) -> float:
         if axis not in opened:
             total *= axis.length.constant if axis.length.constant is not None else TYPICAL_LENGTH
     return total
+
+
+def called(s: Statement) -> str:
+    """What a statement makes, in the user's words."""
+    if not is_unnamed(s.target.name):
+        return s.target.name
+    return "what it reads" if s.location is None else f"a value of line {s.location.line}"
 
 
 def place_in_tile(axis: Axis) -> int:

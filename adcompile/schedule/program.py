@@ -479,7 +479,7 @@ class Writer:
         if node.axis.length == ONE:
             self.frames[-1].out += frame.out
         else:
-            self.out(self.loop_over(node.axis, tuple(frame.out)))
+            self.out(replace(self.loop_over(node.axis, tuple(frame.out)), why=node.why))
 
     def loop_over(self, axis: Axis, body: tuple[LoopStatement, ...]) -> For:
         """A loop over an axis."""

@@ -82,9 +82,15 @@ def work_of(statements: Iterable[Statement]) -> Dim:
     for s in statements:
         own = Dim.of(sum(weight(e) for x in own_expressions(s) for e in subexpressions(x)) + 1)
         inside = sum((work_of(body) for body in bodies(s)), start=Dim.of(0))
-        turns = s.stop.dim if isinstance(s, For) and isinstance(s.stop, SizeOf) else Dim.of(1)
-        total = total + own + inside * turns
+        total = total + own + inside * turns_of(s)
     return total
+
+
+def turns_of(s: Statement) -> Dim:
+    """Roughly how often a statement's body runs; where several turns are done at once, the loop over those left over counts."""
+    if not isinstance(s, For) or not isinstance(s.stop, SizeOf) or s.unrolled > 1:
+        return Dim.of(1)
+    return s.stop.dim
 
 
 def weight(expr: Expr) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ..ir.core import Value
 from .index import Axis, Index, Operand, Read, axes_of, operand_axes, substitute, substitute_operand
 from .lower import Definition, Lowering, Statement, start_of
-from .nest import Loop, Nest, Node, leaves, work
+from .nest import Loop, Nest, Node, called, leaves, work
 
 HEAVY = 15.0                        # flops of a scalar function that is worth a loop of its own, in which it is vectorised
 SHORTEST = 4                        # tiles: axes known to be shorter are not split
@@ -26,7 +26,7 @@ def tiled(nest: Nest, nodes: list[Node], lanes: int) -> tuple[Nest, list[Node]]:
     """The nest with those of its loops in tiles that gain by it."""
     groups = {node: Group(nest.lowering, node, lanes) for node in nodes if isinstance(node, Loop)}
     most = max([group.work for group in groups.values()], default=0.0)
-    groups = {node: g for node, g in groups.items() if g.work >= MAIN * most and g.can_be_split() and g.gains()}
+    groups = {node: g for node, g in groups.items() if g.work >= MAIN * most and g.can_be_split() and g.why}
     if not groups:
         return nest, nodes
     for group in groups.values():
@@ -67,6 +67,9 @@ class Group:
         self.reads = {s: lowering.reads(s) for s in self.statements}
         self.made = {s.target for s in self.statements}
         self.work = sum(work(s) for s in self.statements)
+        self.why = self.gain()
+        if self.why:
+            self.why = f"{loop.why}; " * bool(loop.why) + f"in tiles of {lanes}: {self.why}"
         self.once: dict[tuple[Value, tuple[Axis, ...], bool], Value] = {}
 
     # ------------------------------------------------------------------------------------------------ whether
@@ -109,13 +112,17 @@ class Group:
                 found.append(Target(definition, makers, place, value in outside, value in inside))
         return found
 
-    def gains(self) -> bool:
-        """Whether something in the group is faster in tiles: sums that do more than there are elements to read, and scalar
-        functions beside sums along rows, which they would otherwise be between."""
-        inner = {s for s in self.statements if len(s.axes) > 1}
-        if any(self.reuses(s) for s in inner):
-            return True
-        return bool(inner) and inner <= self.in_rows() and any(s.cost >= HEAVY for s in self.statements)
+    def gain(self) -> str:
+        """What is faster in tiles: sums that do more than there are elements to read, or scalar functions beside sums along
+        rows, which they would otherwise be between; nothing: empty."""
+        inner = {s: None for s in self.statements if len(s.axes) > 1}
+        summed = next((s for s in inner if self.reuses(s)), None)
+        if summed is not None:
+            return f"the sums of {called(summed)} do more than there is to read"
+        costly = next((s for s in self.statements if s.cost >= HEAVY), None)
+        if costly is not None and inner and self.in_rows().issuperset(inner):
+            return f"{called(costly)} is computed for all at once, between sums along rows"
+        return ""
 
     def reuses(self, s: Statement) -> bool:
         """Whether a sum reads all its operands more than once each, some of them along the axis."""
@@ -195,7 +202,7 @@ class Group:
 
     def loop(self, nest: Nest) -> Loop:
         """The loop over the tiles, once all axes are split."""
-        return Loop(self.tiles, nest.level(self.statements, frozenset({self.tiles})))
+        return Loop(self.tiles, nest.level(self.statements, frozenset({self.tiles})), self.why)
 
     def new_axis(self, lanes: int = 0, tile: Axis | None = None, rows: bool = False) -> Axis:
         axis = self.lowering.axis(self.axis.length)

@@ -90,9 +90,9 @@ class Unroller:
             whole, start = Dim.of(length // TURNS * TURNS + TURNS - 1), Number(length // TURNS * TURNS, DType.i64)
         yield Section(f"{TURNS} turns at a time: what they add to is loaded and stored once for all of them")
         first, stop = Number(0, DType.i64), SizeOf(whole - (TURNS - 1))
-        yield replace(loop, start=first, stop=stop, step=TURNS, body=self.together(loop, turn))
+        yield replace(loop, start=first, stop=stop, step=TURNS, body=self.together(loop, turn), unrolled=TURNS)
         if length is None or length % TURNS:
-            yield replace(loop, start=start)
+            yield replace(loop, start=start, why="the turns left over")
 
     def together(self, loop: For, turn: Turn) -> tuple[Statement, ...]:
         """Four turns as one."""
