@@ -45,6 +45,7 @@ from .optimize.raise_loops import raise_loops
 from .optimize.shift import detach_shifts
 from .optimize.simplify import simplify
 from .optimize.slopes import keep_slopes
+from .optimize.stencils import gather_stencils
 from .optimize.unpack import unpack
 from .runtime.cache import Key, recall, remember
 from .runtime.compile import CompiledModule
@@ -239,6 +240,7 @@ PASSES = (
     Pass("reverse",       run_reverse,              G,    G,     Meaning.DIFFERENTIATES,  "autodiff", gradient_only=True),
     Pass("erase marks",   graph_pass(erase_marks),  G,    G,     Meaning.EXACT,           "passes"),
     Pass("simplify",      graph_pass(simplify),     G,    G,     Meaning.REASSOCIATES,    "passes"),
+    Pass("stencils",      graph_pass(gather_stencils), G, G,   Meaning.REASSOCIATES,    "passes"),
     Pass("unpack",        graph_pass(unpack),       G,    G,     Meaning.REASSOCIATES,    "passes"),
     Pass("cse",           graph_pass(cse),          G,    G,     Meaning.EXACT,           "passes"),
     Pass("hoist",         graph_pass(hoist),        G,    G,     Meaning.EXACT,           "passes"),

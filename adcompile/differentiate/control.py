@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir.analysis import free_values, symbols_of
+from ..ir.boxes import Box, in_both
 from ..ir.core import Block, Guard, Literal, Operand, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import literal_like
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Cotangents = Sequence[Cotangent | None]
 I64 = Type(DType.i64)
 ZERO, ONE = Literal(0, DType.i64), Literal(1, DType.i64)
+MOST_SWEEPS = 8                           # from then on, every entry of a cotangent may be a strong zero
 
 
 def reverse_control(sweep: Reverse, operation: Operation, cotangents: Cotangents) -> None:
@@ -123,7 +125,7 @@ def reverse_for(sweep: Reverse, loop: Operation, cotangents: Cotangents) -> None
     outer = tuple(active_free_values(sweep, loop.regions))
     initial = [start(cotangents[j], loop.results[j].type) for j in carried]
     initial += [start(sweep.pending.get(v), v.type) for v in outer]
-    turn = swept_turn(sweep, loop, carried, outer, [ct.maskable for ct in initial])
+    turn = swept_turn(sweep, loop, carried, outer, initial)
     found = planned(sweep, loop, turn)
     if found.saved and sweep.depth > 0 and capacity_of(sweep, loop) is None:
         turns = difference(sweep, loop.operands[1], loop.operands[0])
@@ -143,7 +145,7 @@ def append_adjoint(sweep: Reverse, loop: Operation, turn: Turn, found: Plan, ini
     results = tuple(sweep.builder.value(a.name, a.type) for a in block.arguments[1:])
     sweep.builder.append(Operation("for", (ZERO, turns, *(ct.value for ct in initial)), results, regions=(block,),
                                    location=loop.location))
-    ends = [Cotangent(result, argument.maskable) for result, argument in zip(results, turn.arguments, strict=True)]
+    ends = [Cotangent(result, argument.maskable, argument.sure) for result, argument in zip(results, turn.arguments, strict=True)]
     sweep.pending.update(zip(turn.outer, ends[len(turn.carried):], strict=True))
     for j, ct in zip(turn.carried, ends, strict=False):
         source = loop.operands[2 + j]
@@ -157,20 +159,31 @@ def start(ct: Cotangent | None, type: Type) -> Cotangent:
 
 
 def swept_turn(sweep: Reverse, loop: Operation, carried: tuple[int, ...], outer: tuple[Value, ...],
-               maskable: list[bool]) -> Turn:
-    """Sweep the body of a loop, again until it is known which cotangents are maskable: those that start so or become so in
+               initial: list[Cotangent]) -> Turn:
+    """Sweep the body of a loop, again until it is known where cotangents are maskable: where they start so or become so in
     some turn."""
     region, builder = loop.regions[0], sweep.builder
-    while True:
+    known = [carried_zeros(ct, ct) for ct in initial]
+    for attempt in range(MOST_SWEEPS):
         with builder.region():                                           # what it emits is kept in the Turn
             bars = [builder.value(f"{region.arguments[1 + j].name}_bar", loop.results[j].type) for j in carried]
             sums = [builder.value(f"{v.name}_bar", v.type) for v in outer]
-            cts = tuple(Cotangent(x, flag) for x, flag in zip([*bars, *sums], maskable, strict=True))
+            cts = tuple(Cotangent(x, ct.maskable, ct.sure) for x, ct in zip([*bars, *sums], known, strict=True))
             operations, ends = sweep.sweep_region(region, *arrivals(loop, carried, outer, cts))
-        after = [flag or end.maskable for flag, end in zip(maskable, ends, strict=True)]
-        if after == maskable:
-            return Turn(carried, outer, cts, clean(operations, [e.value for e in ends]), tuple(ends))
-        maskable = after
+        after = [carried_zeros(ct, end) for ct, end in zip(cts, ends, strict=True)]
+        if all((a.maskable, a.sure) == (b.maskable, b.sure) for a, b in zip(after, cts, strict=True)):
+            break
+        known = after if attempt < MOST_SWEEPS - 2 else [Cotangent(ct.value, True) for ct in after]
+    return Turn(carried, outer, cts, clean(operations, [e.value for e in ends]), tuple(ends))
+
+
+def carried_zeros(ct: Cotangent, after: Cotangent) -> Cotangent:
+    """A cotangent that is `after` a turn what it was before or something else: where it has strong zeros in neither case.
+    Parts whose place is known inside of a turn only do not count."""
+    dims = ct.value.type.dims
+    sure = in_both(ct.without_zeros, after.without_zeros, dims)
+    sure = tuple(box for box in sure if not any(s.startswith("%") for d in (*box.starts, *box.dims) for s in d.symbols))
+    return Cotangent(ct.value, True, sure) if Box.whole(dims) not in sure else Cotangent(ct.value)
 
 
 def arrivals(loop: Operation, carried: Sequence[int], outer: Sequence[Value], cts: Sequence[Cotangent]) -> tuple[

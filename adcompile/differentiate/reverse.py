@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from ..errors import DifferentiationError
 from ..ir.analysis import all_values, defined_symbol, live_operations, renamed
+from ..ir.boxes import Box, joined
 from ..ir.core import Block, Function, Literal, Location, Operand, Operation, Value, walk
 from ..ir.dims import Dim
 from ..ir.fold import FoldingBuilder
@@ -101,7 +102,9 @@ class Reverse:
         if before is None:
             return contribution
         value = self.scattered_into(before.value, contribution.value)
-        return Cotangent(before.value + contribution.value if value is None else value, before.maskable and contribution.maskable)
+        sure = tuple(joined((*before.without_zeros, *contribution.without_zeros)))
+        whole = Box.whole(contribution.value.type.dims)
+        return Cotangent(before.value + contribution.value if value is None else value, whole not in sure, sure)
 
     def scattered_into(self, base: Operand, contribution: Operand) -> Operand | None:
         """base + contribution as one scatter_add, if the operation emitted last has scattered the contribution into zeros."""
@@ -186,11 +189,15 @@ class Reverse:
             return
         wanted = wanted_operands(operation, self.active)
         own: dict[Value, Cotangent] = {}                     # so that both sides of x * x are added up first
-        for x, contribution in zip(operation.operands, pull_back(operation, cotangents, wanted), strict=True):
+        for x, contribution in zip(operation.operands, pull_back(operation, cotangents, wanted, self.place), strict=True):
             if contribution is not None and isinstance(x, Value):
                 own[x] = self.added(own.get(x), contribution)
         for x, contribution in own.items():
             self.add(x, contribution)
+
+    def place(self, index: Operand) -> Dim | None:
+        """An index as a polynomial of values that are the same as long as a turn of the innermost loop."""
+        return self.bounds.place(index, set())
 
     def take(self, y: Value) -> Cotangent | None:
         """The cotangent of y, complete now that all uses of y have been visited."""

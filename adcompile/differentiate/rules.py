@@ -14,19 +14,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DifferentiationError
+from ..ir.boxes import ZERO, Box, in_both
 from ..ir.builder import current_builder
 from ..ir.core import Literal, Operand, Operation, Value, apply
+from ..ir.dims import Dim
 from ..ir.op import TABLE, Op
 from ..ir.types import Type
 from .activity import carries_derivative
 
+ONE = Dim.of(1)
+
 
 @dataclass(frozen=True)
 class Cotangent:
-    """A cotangent on its way down; `maskable`: entries of it may be strong zeros."""
+    """A cotangent on its way down; `maskable`: entries of it may be strong zeros, except in the parts `sure`."""
 
     value: Operand
     maskable: bool = False
+    sure: tuple[Box, ...] = ()
+
+    @property
+    def without_zeros(self) -> tuple[Box, ...]:
+        """The parts where no entry is a strong zero."""
+        return self.sure if self.maskable else (Box.whole(self.value.type.dims),)
 
 
 def number_of(x: Any) -> float | complex | None:
@@ -92,17 +102,64 @@ def is_singular(row: Op, operation: Operation) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------- reverse
-def pull_back(operation: Operation, cotangents: Sequence[Cotangent | None],
-              wanted: Sequence[bool]) -> list[Cotangent | None]:
+def pull_back(operation: Operation, cotangents: Sequence[Cotangent | None], wanted: Sequence[bool],
+              place: Callable[[Operand], Dim | None] = lambda index: None) -> list[Cotangent | None]:
     """The contributions of an operation to the cotangents of its operands, where they are wanted.
-    `cotangents`: one per result, None where nothing arrived."""
+    `cotangents`: one per result, None where nothing arrived; `place`: an index as a polynomial."""
     row = TABLE[operation.op]
     check_differentiable(row, operation)
     arrived = [ct for ct in cotangents if ct is not None]
     maskable = row.masking or is_singular(row, operation) or any(ct.maskable for ct in arrived)
     values = pull_back_values(row, operation, cotangents, wanted)
-    return [Cotangent(value, maskable) if value is not None and want else None
-            for value, want in zip(values, wanted, strict=True)]
+    return [moved(operation, k, arrived[0], Cotangent(value, maskable), place) if value is not None and want else None
+            for k, (value, want) in enumerate(zip(values, wanted, strict=True))]
+
+
+def moved(operation: Operation, k: int, ct: Cotangent, contribution: Cotangent,
+          place: Callable[[Operand], Dim | None]) -> Cotangent:
+    """The contribution to operand k. Of operations that move entries, it is known in which parts of it strong zeros are."""
+    value = contribution.value
+    if operation.op == "concat":
+        offset = sum((x.type.dims[operation.attributes["axis"]] for x in operation.operands[:k]), ZERO)
+        starts = tuple(offset if a == operation.attributes["axis"] else ZERO for a in range(value.type.rank))
+        return part_of(ct, Box(starts, value.type.dims), value)
+    box = place_of(operation, place)
+    if box is None:
+        return contribution
+    if operation.op == "pad":
+        return part_of(ct, box, value)
+    if operation.op == "slice":
+        return Cotangent(value, True, tuple(box.part(sure.starts, sure.dims) for sure in ct.without_zeros))
+    if operation.op == "gather":
+        return Cotangent(value, True, () if ct.maskable else (box,))
+    if k == 0:                                                              # an assignment: what is left of the base
+        dims = value.type.dims
+        return Cotangent(value, True, tuple(part for sure in ct.without_zeros for part in sure.without(box, dims)))
+    return part_of(ct, box, value)
+
+
+def part_of(ct: Cotangent, box: Box, value: Operand) -> Cotangent:
+    """A cotangent that is a part of another one."""
+    sure = in_both((box,), ct.without_zeros, ct.value.type.dims)
+    if box in sure or value.type.rank != len(box.dims):
+        return Cotangent(value, box not in sure)
+    return Cotangent(value, True, tuple(part.part([-s for s in box.starts], part.dims) for part in sure))
+
+
+def place_of(operation: Operation, place: Callable[[Operand], Dim | None]) -> Box | None:
+    """The part of its first operand (or of a pad's result) that an operation reads or sets, if it is one part and known."""
+    a = operation.attributes
+    if operation.op in ("slice", "pad") or operation.op == "slice_set" and not a["axes"]:
+        dims = operation.operands[0].type.dims if operation.op == "pad" else a["dims"]
+        return Box(tuple(a["starts"]), tuple(dims)) if set(a["steps"]) <= {1} else None
+    if operation.op not in ("gather", "scatter_set"):
+        return None
+    array = operation.operands[0].type
+    places = {axis: None if i.type.dims else place(i) for axis, i in zip(a["axes"], operation.operands[1:], strict=False)}
+    if None in places.values():
+        return None
+    starts = tuple(places.get(k) or ZERO for k in range(array.rank))
+    return Box(starts, tuple(ONE if k in places else d for k, d in enumerate(array.dims)))
 
 
 def pull_back_values(row: Op, operation: Operation, cotangents: Sequence[Cotangent | None],
