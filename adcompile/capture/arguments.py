@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import CaptureError, DifferentiationError
 from ..ir.types import DType
 from .inputs import is_dataclass_instance
-from .trace import Tracer
+from .tracer import Tracer
 
 Wrt = int | str | Sequence[int | str]
 

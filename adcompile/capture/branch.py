@@ -34,7 +34,9 @@ from .state import (
     same_structure,
 )
 from .storage import Cell, Lost
-from .trace import Trace, Tracer, user_location
+from .trace import Trace
+from .tracer import Tracer
+from .where import user_location
 
 
 def condition(trace: Trace, x: Any, construct: str) -> Any:

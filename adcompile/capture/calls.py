@@ -23,21 +23,12 @@ from .inputs import is_user_module
 from .iterables import builtin_enumerate, builtin_reversed, builtin_zip
 from .nested import call_compiled, is_compiled
 from .rewriter import HOOK
+from .stores import into, trace_anew
+from .symint import SymInt, TracedRange
 from .text import MESSAGES, refuse_text
-from .trace import (
-    TRACED,
-    SymInt,
-    Trace,
-    TracedRange,
-    Tracer,
-    contains,
-    current_trace,
-    function_name,
-    into,
-    making_site,
-    trace_anew,
-    user_location,
-)
+from .trace import TRACED, Trace, contains, current_trace, function_name
+from .tracer import Tracer
+from .where import making_site, user_location
 
 RANDOM_MODULES = ("numpy.random", "random", "secrets")
 CLOCK_MODULES = ("time", "datetime")

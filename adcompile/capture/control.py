@@ -20,8 +20,12 @@ from .inputs import is_container
 from .iterables import Staged, as_staged, bounds, of_range
 from .loop import Loop
 from .state import PLACEHOLDERS, Snapshot
+from .stores import Retrace
+from .symint import UNROLL_LIMIT, SymInt, TracedRange
 from .text import MESSAGES, Written
-from .trace import UNROLL_LIMIT, Retrace, SymInt, Trace, TracedRange, Tracer, current_trace, user_location
+from .trace import Trace, current_trace
+from .tracer import Tracer
+from .where import user_location
 
 FEW_TURNS = 8  # a loop with a known number of turns is unrolled up to this
 MOST_TURNS = 256  # a loop over known numbers whose body cannot be staged is unrolled up to this

@@ -24,7 +24,10 @@ from .arguments import Place, Wrt, bind, cast_floats, python_signature, wrt_plac
 from .calls import call, python_function
 from .grown import GrownList
 from .inputs import STATIC, Inputs, identifier, is_dataclass_instance, is_number
-from .trace import Gradient, Retrace, SymInt, Trace, Tracer
+from .stores import Retrace
+from .symint import SymInt
+from .trace import Gradient, Trace
+from .tracer import Tracer
 
 
 @dataclass(frozen=True)

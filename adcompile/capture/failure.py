@@ -17,7 +17,8 @@ from ..ir.signature import Failure
 from ..ir.types import DType
 from .state import MISSING, Snapshot
 from .text import MESSAGES
-from .trace import Trace, Tracer
+from .trace import Trace
+from .tracer import Tracer
 
 if TYPE_CHECKING:
     from .branch import Side

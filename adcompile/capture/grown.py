@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CaptureError
-from .trace import SymInt, Trace, Tracer, unroll_count, user_location
+from .symint import SymInt, unroll_count
+from .trace import Trace
+from .tracer import Tracer
+from .where import user_location
 
 if TYPE_CHECKING:
     from .state import LeafType, Spec

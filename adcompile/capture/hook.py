@@ -19,8 +19,12 @@ from ..errors import CaptureError, UnsupportedOp
 from .control import ControlHooks
 from .grown import GrownList
 from .inputs import Origin, is_container, is_user_module
+from .stores import augment_masked, trace_anew
+from .symint import SymInt
 from .text import written
-from .trace import TRACED, SymInt, Trace, Tracer, augment_masked, contains, current_trace, trace_anew, user_location
+from .trace import TRACED, Trace, contains, current_trace
+from .tracer import Tracer
+from .where import user_location
 
 OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]] = {
     "Add": (operator.iadd, operator.add), "Sub": (operator.isub, operator.sub), "Mult": (operator.imul, operator.mul),

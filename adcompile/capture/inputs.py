@@ -24,7 +24,8 @@ from ..ir.signature import Access, Captured, Check, Input, Leaf, Node, Static, T
 from ..ir.types import DType, Type, dtype_of
 
 if TYPE_CHECKING:
-    from .trace import Trace, Tracer
+    from .trace import Trace
+    from .tracer import Tracer
 
 STATIC = (bool, str, bytes, type(None), enum.Enum, np.dtype, type(Ellipsis), np.bool_)
 MOST_NUMBERS = 1000                                 # in one container read from outside

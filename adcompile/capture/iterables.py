@@ -11,7 +11,10 @@ import numpy as np
 from ..errors import CaptureError
 from ..ir.dims import Dim
 from .grown import GrownList
-from .trace import SymInt, Trace, TracedRange, Tracer, unroll_count, user_location
+from .symint import SymInt, TracedRange, unroll_count
+from .trace import Trace
+from .tracer import Tracer
+from .where import user_location
 
 
 class Staged:

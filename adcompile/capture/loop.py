@@ -41,7 +41,10 @@ from .state import (
     same_structure,
 )
 from .storage import Cell, Lost
-from .trace import SymInt, Trace, Tracer, user_location
+from .symint import SymInt
+from .trace import Trace
+from .tracer import Tracer
+from .where import user_location
 
 MOST_PASSES = 16
 I64, BOOL = Type(DType.i64), Type(DType.bool)

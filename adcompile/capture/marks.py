@@ -7,7 +7,9 @@ from typing import Any, Self
 
 from ..errors import CaptureError
 from ..ir.core import Value
-from .trace import Trace, Tracer, current_trace, user_location
+from .trace import Trace, current_trace
+from .tracer import Tracer
+from .where import user_location
 
 
 def stop_gradient(x: Any) -> Any:

@@ -23,7 +23,10 @@ from ..ir.types import DType, Type, dtype_of
 from .arguments import Place, bind, cast_floats, python_signature, wrt_places
 from .inputs import identifier
 from .state import LeafType, Spec, build, flatten, leaf_operand, leaf_type
-from .trace import SymInt, Trace, Tracer, user_location
+from .symint import SymInt
+from .trace import Trace
+from .tracer import Tracer
+from .where import user_location
 
 Call = Callable[..., Any]
 

@@ -20,8 +20,11 @@ from ..ir.types import DType, Type
 from ..library.core import as_value, broadcast_to, cast
 from .inputs import is_dataclass_instance, is_user_module
 from .rewriter import HOOK
+from .symint import SymInt
 from .text import written
-from .trace import SymInt, Trace, Tracer, user_location
+from .trace import Trace
+from .tracer import Tracer
+from .where import user_location
 
 NUMBERS = (bool, int, float, complex, np.generic)
 

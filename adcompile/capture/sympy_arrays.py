@@ -25,10 +25,12 @@ from ..library.core import as_value, emit
 from ..library.indexing import getitem
 from ..library.registry import LIBRARY
 from .driver import capture
+from .symint import SymInt
 from .sympy_convert import Converter, describe, is_a, known_name, number
 from .sympy_expr import Given, assemble, caller, choose, flatten, nested, read_arguments
 from .sympy_functions import UserFunctions
-from .trace import SymInt, Trace, Tracer, current_trace
+from .trace import Trace, current_trace
+from .tracer import Tracer
 
 ARRAYS = ("IndexedBase", "MatrixSymbol")            # arguments that are arrays
 LOOPS = {"Sum": ("add", 0.0), "Product": ("mul", 1.0)}

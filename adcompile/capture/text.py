@@ -11,9 +11,9 @@ from typing import Any
 
 from ..errors import CaptureError
 from .source import PRODUCED
+from .where import PACKAGE
 
 DO = "return the value and format it outside of the function (the message of a `raise` or an `assert` may show it)"
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
