@@ -178,6 +178,17 @@ def test_sympy() -> None:
     assert {n.name for n in f.graph().nodes} >= {"u", "v"}
 
 
+def test_known_arrays_and_odd_names() -> None:
+    table = np.arange(5)
+
+    def f(p, x):
+        return np.sum(p["a b"] * x[table[:2]] * np.array([1.0, 2.0]))
+
+    graph = compile_grad(f).graph({"a b": 2.0}, np.ones(6))
+    assert node(graph, "p['a b']").cotangent == "3"
+    assert graph.svg() and graph.html() and graph.dot()
+
+
 def test_long_runs_are_shown_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tape, "MOST_ENTRIES", 10)
     graph = compile_grad(echo).graph(0.5, SIGNAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,16 @@ def test_too_many_paths_of_arrays_are_counted_and_not_multiplied(monkeypatch: py
     assert (found.count, found.listed, found.total) == (32, (), None)
     assert found.gradient.shape == (2,)
     assert "32 paths" in str(found) and "gradient: [" in str(found)
+
+
+def test_narrow_floats_agree_to_their_precision() -> None:
+    args = tuple(np.asarray(a, dtype=np.float32) for a in (W, X, Y))
+    assert compile_grad(loss).paths(at=args).agrees
+
+
+def test_a_wrong_sum_does_not_agree() -> None:
+    found = compile_grad(product_and_sum).paths(at=(3.0, 4.0))
+    assert not replace(found, total=6.001).agrees
 
 
 # ---------------------------------------------------------------------------------------------------- the argument

@@ -68,6 +68,10 @@ ARRAYS: dict[str, tuple[Any, dict[str, Any], dict[str, tuple[int, ...]], dict[st
     "columns": (lambda A: np.sum(np.sum(A, axis=0) ** 2) + np.mean(A.T @ A), {"A": X}, {"t": (2,), "t_3": (2, 2)},
                 {"n": 3, "d": 2}),
     "joined": (lambda x: np.sum(np.concatenate([x, 2 * x]) ** 2), {"x": Y}, {"t_1": (6,), "t_1_bar": (6,)}, {"n": 3}),
+    "flat": (lambda p, X: np.sum(np.tanh(X @ p[:4].reshape(2, 2)) ** 2) + p[4],
+             {"p": np.array([0.1, 0.4, -0.3, 0.2, 0.5]), "X": X}, {"t_2": (3, 2), "t_3": (3, 2), "t_14": (3, 2)}, {"n": 3}),
+    "strided": (lambda x: np.sum(x[::2] ** 2 * x[0]), {"x": Y}, {"t_1": (2,)}, {"n": 3}),
+    "masked": (lambda x, mask: np.sum(np.where(mask & (x > -0.5), x**2, 3 * x)), {"x": Y, "mask": Y > 0}, {}, {"n": 3}),
     "running": (lambda x: np.sum(np.cumsum(x) ** 2), {"x": Y}, {"t": (3,)}, {"n": 3}),
 }
 
@@ -115,7 +119,7 @@ def test_values_and_sympy_in() -> None:
 
 @pytest.mark.parametrize(("function", "args", "message"), [
     (halved, (10.0,), "while has no formula"), (echo, (0.5, Y), "for has no formula"),
-    (lambda x: np.sum(np.reshape(x, (2, 3)) @ np.ones(3)), (np.ones(6),), "reshape has no formula"),
+    (lambda x: np.sum(np.reshape(x, (3, 2)) @ np.ones(2)), (np.ones((2, 3)),), "reshape has no formula"),
 ])
 def test_refused(function: Any, args: tuple[Any, ...], message: str) -> None:
     with pytest.raises(UnsupportedOp, match=message):

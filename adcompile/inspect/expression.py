@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +61,8 @@ def short(number: Any) -> str:
 
 def plain(text: str) -> str:
     """An expression with the fewest parentheses, and functions by their own names."""
-    text = ast.unparse(ast.parse(text, mode="eval").body)
+    with contextlib.suppress(SyntaxError):                  # a name may be anything: params['b'], *args
+        text = ast.unparse(ast.parse(text, mode="eval").body)
     return re.sub(r"\b(?:math|np)\.", "", text)
 
 
@@ -160,7 +162,7 @@ def constant(operation: Operation, x: list[str]) -> str:
     found: ArrayConstant = operation.attributes["value"]
     entries = np.frombuffer(found.data, found.dtype.numpy)
     return f"array([{', '.join(map(short, entries))}])" if 0 < len(entries) <= 4 and np.isfinite(entries).all() \
-        else f"array of shape {found.shape}"
+        else f"constant({', '.join(map(str, found.shape))})"
 
 
 FORMS: dict[str, Callable[[Operation, list[str]], str]] = {

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..differentiate.activity import active_values, carries_derivative
 from ..errors import DifferentiationError
-from ..ir.core import Location, Operation, Value
+from ..ir.core import Location, Operation, Value, walk
 from ..ir.interpreter import interpret
 from ..ir.signature import leaves
 from ..pipeline import inner_gradient
@@ -79,6 +79,7 @@ class Paths:
     total: Any = None
     gradient: Any = None
     at: str = ""
+    precision: float = 1e-8
 
     @property
     def expression(self) -> str:
@@ -91,7 +92,11 @@ class Paths:
     @property
     def agrees(self) -> bool:
         """Whether the sum over all paths is the gradient, up to rounding."""
-        return self.total is not None and bool(np.allclose(self.total, self.gradient, 1e-8, 1e-12, equal_nan=True))
+        if self.total is None:
+            return False
+        largest = max((float(np.max(np.abs(p.product), initial=0.0)) for p in self.listed), default=0.0)
+        tolerance = self.precision * max(largest * 1e-3, 1e-4)                  # what cancels leaves rounding behind
+        return bool(np.allclose(self.total, self.gradient, self.precision, tolerance, equal_nan=True))
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -246,7 +251,7 @@ def listed(view: View, steps: Steps, wrt: str, result: str, most: int, run: tupl
     if scalar:
         ways = every_way(steps, count) if count <= most else largest(steps, most)
         found = tuple(found_paths(steps, ways, True))
-        return Paths(view.name, wrt, result, count, found, total_of(steps), gradient, at)
+        return Paths(view.name, wrt, result, count, found, total_of(steps), gradient, at, precision(view))
     if count > MOST_MULTIPLIED:
         return Paths(view.name, wrt, result, count, (), None, gradient, at)
     all_ways = list(every_way(steps, count))
@@ -256,7 +261,13 @@ def listed(view: View, steps: Steps, wrt: str, result: str, most: int, run: tupl
         order.sort(key=lambda k: -float(np.max(np.abs(products[k]), initial=0.0)))
     found = tuple(path_of(steps, all_ways[k], products[k]) for k in order[:most])
     total = sum(products, np.zeros_like(steps.source.value))
-    return Paths(view.name, wrt, result, count, found, total, gradient, at)
+    return Paths(view.name, wrt, result, count, found, total, gradient, at, precision(view))
+
+
+def precision(view: View) -> float:
+    """To how much two orders of computing agree: the root of the unit of the coarsest floats."""
+    types = {y.type.dtype.numpy for o in walk(view.function.body) for y in o.results if y.type.dtype.is_float}
+    return max((float(np.sqrt(np.finfo(t).eps)) for t in types), default=1e-8)
 
 
 def total_of(steps: Steps) -> float:

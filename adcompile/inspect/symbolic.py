@@ -20,6 +20,7 @@ from ..ir.analysis import use_counts
 from ..ir.core import Block, Function, Literal, Operand, Operation, Value
 from ..ir.dims import Dim
 from ..ir.op import TABLE
+from ..ir.types import DType
 from ..optimize.cse import cse
 from ..optimize.dce import dce
 from ..optimize.marks import erase_marks
@@ -135,7 +136,8 @@ class Writer:
         if isinstance(x, Literal):
             return number(x.value)
         if x not in self.made:
-            return named(self.texts.get(x, x.name), at)
+            found = named(self.texts.get(x, x.name), at)
+            return sp.Ne(found, 0) if x.type.dtype is DType.bool and at else found
         if (x, at) not in self.known:
             self.known[x, at] = self.shared(x, at) if self.is_shared(x) else self.computed(x, at)
         return self.known[x, at]
@@ -143,8 +145,8 @@ class Writer:
     def is_shared(self, x: Value) -> bool:
         """Whether a value gets a line of its own: one that the user named, or that is read more than once."""
         operation = self.made[x]
-        if operation.op in MOVES or any(x is r for r in self.function.results):
-            return False
+        if operation.op in MOVES or x.type.dtype is DType.bool or any(x is r for r in self.function.results):
+            return False                                # an entry of an array is no condition in SymPy
         return self.uses[x] > 1 or not TEMPORARY.fullmatch(x.name) and "_bar" not in x.name
 
     def shared(self, x: Value, at: Entries) -> Any:
@@ -262,18 +264,29 @@ def sliced(w: Writer, o: Operation, at: Entries) -> Any:
 
 def padded(w: Writer, o: Operation, at: Entries) -> Any:
     """An entry, or 0 outside."""
-    x = o.operands[0]
-    if any(step != 1 for step in o.attributes["steps"]):
-        raise w.refused(o)
-    inner = tuple(i - w.size(s) for i, s in zip(at, o.attributes["starts"]))
-    inside = sp.And(*(condition for i, d in zip(inner, x.type.dims) for condition in (i >= 0, i < w.size(d))))
+    x, steps = o.operands[0], o.attributes["steps"]
+    shifted = [i - w.size(s) for i, s in zip(at, o.attributes["starts"])]
+    inner = tuple(i / step for i, step in zip(shifted, steps))
+    hits = [sp.Eq(sp.Mod(i, step), 0) for i, step in zip(shifted, steps) if abs(step) != 1]
+    inside = sp.And(*hits, *(condition for i, d in zip(inner, x.type.dims) for condition in (i >= 0, i < w.size(d))))
     return sp.Piecewise((w.entry(x, inner), inside), (0, True))
 
 
 def reshaped(w: Writer, o: Operation, at: Entries) -> Any:
-    """Where axes of length 1 come or go."""
+    """Where axes of length 1 come or go, and to or from one axis."""
     x = o.operands[0]
     one = Dim.of(1)
+    if x.type.rank == 1 and o.result.type.rank > 1:
+        flat = sp.Integer(0)
+        for i, d in zip(at, o.result.type.dims):
+            flat = flat * w.size(d) + i
+        return w.entry(x, (flat,))
+    if x.type.rank > 1 and o.result.type.rank == 1:
+        places, (left,) = [], at
+        for d in reversed(x.type.dims[1:]):
+            places.append(sp.Mod(left, w.size(d)))
+            left = sp.floor(left / w.size(d))
+        return w.entry(x, (left, *reversed(places)))
     if [d for d in x.type.dims if d != one] != [d for d in o.result.type.dims if d != one]:
         raise w.refused(o)
     kept = iter(i for i, d in zip(at, o.result.type.dims) if d != one)
