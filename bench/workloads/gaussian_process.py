@@ -38,10 +38,14 @@ def negative_log_likelihood_with_loops(theta, X, y):
     a = y.copy()
     value = 0.5 * n * np.log(2.0 * np.pi)
     for i in range(n):
-        for j in range(i + 1):
-            total = L[i, j] - L[i, :j] @ L[j, :j]
-            L[i, j] = np.sqrt(total) if i == j else total / L[j, j]
-        a[i] = (a[i] - L[i, :i] @ a[:i]) / L[i, i]
+        for j in range(i):
+            for k in range(j):
+                L[i, j] -= L[i, k] * L[j, k]
+            L[i, j] /= L[j, j]
+            a[i] -= L[i, j] * a[j]
+            L[i, i] -= L[i, j] ** 2
+        L[i, i] = np.sqrt(L[i, i])
+        a[i] /= L[i, i]
         value += 0.5 * a[i] ** 2 + np.log(L[i, i])
     return value
 
