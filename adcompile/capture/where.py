@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
@@ -29,6 +30,7 @@ def user_location() -> Location | None:
     return None
 
 
+@functools.cache
 def is_users(file: str) -> bool:
     """Whether a file is neither part of this package nor of NumPy; the examples count as the user's."""
     return not file.startswith((PACKAGE, NUMPY_FOLDER, "<frozen", "<adcompile ")) or file.startswith(EXAMPLES)

@@ -21,10 +21,11 @@ def unused(view: View) -> list[str]:
     function, inputs = view.function, view.compiled.signature.inputs
     uses = use_counts(function)
     symbols = {s for operation in walk(function.body) for s in symbols_of(operation)}
-    measured = {size.parameter for symbol, size in function.sizes.items() if symbol in symbols}
+    read = [size for symbol, size in function.sizes.items() if symbol in symbols]
+    numbers, measured = ({s.parameter for s in read if (s.axis is None) == number} for number in (True, False))
     found = []
     for k, parameter in enumerate(function.params):
-        if not uses[parameter]:
+        if not uses[parameter] and k not in numbers:
             found.append(f"{inputs[k].text}: {'only its size is used' if k in measured else 'it does not reach the result'}")
     return found
 
