@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Union
 
 from ..ir.core import Value
@@ -129,14 +130,23 @@ class Nest:
             {home[maker] for s in group for maker, _ in self.dependencies[s] if maker in home} - {k}
             for k, group in enumerate(inside)
         ]
+        readers: list[list[int]] = [[] for _ in nodes]
+        for k, makers in enumerate(needs):
+            for maker in makers:
+                readers[maker].append(k)
+        waiting = list(map(len, needs))
         first = [min(s.number for s in group) for group in inside]
-        order: list[int] = []
-        left = set(range(len(nodes)))
-        while left:
-            ready = min((k for k in left if not needs[k] & left), key=lambda k: first[k])
-            order.append(ready)
-            left.remove(ready)
-        return [nodes[k] for k in order]
+        ready = [(first[k], k) for k, count in enumerate(waiting) if not count]
+        heapify(ready)
+        order: list[Node] = []
+        while len(order) < len(nodes):
+            _, k = heappop(ready)
+            order.append(nodes[k])
+            for reader in readers[k]:
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    heappush(ready, (first[reader], reader))
+        return order
 
     def stages(self, axis: Axis, statements: list[Statement]) -> dict[Statement, float]:
         """Whole numbers are passes along the axis; halves lie between them."""
