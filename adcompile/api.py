@@ -81,7 +81,8 @@ class CompiledFunction:
             functools.update_wrapper(self, python_function(function), updated=("__dict__",) if plain else ())
         self.__signature__ = python
         self.dispatch = Dispatch(name, python, self.specialise, self.install)
-        self.face = njit.Face(name if name.isidentifier() else "f", python, self.choose)
+        value_face = self.value_face if self.gradient else None
+        self.face = njit.Face(name if name.isidentifier() else "f", python, self.choose, value_face)
 
     # ------------------------------------------------------------------------------------------------ calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -143,6 +144,11 @@ class CompiledFunction:
     @property
     def _numba_type_(self) -> types.Dispatcher:
         return types.Dispatcher(self.face)
+
+    def value_face(self) -> njit.Face:
+        """What numba sees of `f.value`."""
+        value: CompiledValue = self.value           # type: ignore[attr-defined]
+        return value.face
 
     def choose(self, arguments: njit.Arguments) -> Specialisation:
         """The specialisation for a call with these numba types inside `@njit` code; made from the types if need be."""
@@ -563,5 +569,5 @@ def checked_function(f: Any, args: Any, functions: Any = None) -> Any:
         given = "functions" if args is None else "args"
         raise CaptureError(f"{given} is for SymPy expressions; a Python function has its own", location_of(f))
     if not callable(f):
-        raise CaptureError(f"a {type(f).__name__} is not a function", do="Pass a Python function or a SymPy expression.")
+        raise CaptureError(f"this {type(f).__name__} is not a function", do="Pass a Python function or a SymPy expression.")
     return f

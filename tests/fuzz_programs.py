@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numba
 import numpy as np
 import oracle
 from conftest import assert_close
@@ -39,7 +40,6 @@ from adcompile.pipeline import Options, compile_function
 PARAMETERS = "x, y, a, b, m, places, k"
 WRT = ("x", "y", "a", "b", "m")
 SIZES = (5, 7)
-PLAIN = "class nb:\n    njit = staticmethod(lambda **options: lambda function: function)\n"
 STEPS = (2e-4, 7e-5)  # of differences; where they disagree there is a kink nearby
 LARGE = 400  # operations: loops that cannot be staged were unrolled, which takes long and tests little
 # what a program may be refused for
@@ -395,9 +395,9 @@ class Writer:
     def boxed(self, depth: int) -> Iterator[Statement]:
         """A loop whose state is in a list, a tuple or a dict."""
         box, i = self.fresh("box"), self.fresh("i")
+        kind, whole = self.pick("list", "tuple", "dict", "nested"), self.vector(1)
         self.indices.append(i)
-        kind = self.pick("list", "tuple", "dict", "nested")
-        one, two, whole = self.scalar(1), self.scalar(1), self.vector(1)
+        one, two = self.scalar(1), self.scalar(1)
         self.indices.remove(i)
         if kind == "list":
             yield f"{box} = [s, t]"
@@ -618,7 +618,12 @@ def plain(function: Callable[..., Any], args: tuple[Any, ...]) -> float:
 def module(source: str, name: str, jit: bool) -> Callable[..., Any]:
     """The entry of a generated module, as plain Python or compiled."""
     names: dict[str, Any] = {}
-    exec(source if jit else source.replace("import numba as nb\n", PLAIN), names)
+    before = numba.config.DISABLE_JIT
+    numba.config.DISABLE_JIT = int(not jit)
+    try:
+        exec(source, names)
+    finally:
+        numba.config.DISABLE_JIT = before
     found: Callable[..., Any] = names[name]
     return found
 

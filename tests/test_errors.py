@@ -218,6 +218,23 @@ def test_a_dtype_that_is_not_real(dtype):
         compile_grad(loss, dtype=dtype)
 
 
+def test_complex_arguments():
+    z = np.array([1.0 + 2.0j])
+    with pytest.raises(DifferentiationError, match="complex argument `z`"):
+        compile_grad(lambda z: np.sum(np.abs(z)))(z)
+    with pytest.raises(UnsupportedOp, match="power of complex numbers") as error:
+        compile_value(lambda z: np.real(np.sum(z**2)))(z)
+    assert "test_errors.py" in str(error.value)
+
+
+def test_recursion_without_end():
+    def halved(x):
+        return halved(x * 0.5) if np.sum(x) > 1.0 else np.sum(x)
+
+    with pytest.raises(CaptureError, match="`halved` calls functions without end"):
+        compile_grad(halved)(np.ones(3))
+
+
 def test_things_that_are_no_functions():
     for thing in (3, "text", np.ones(3)):
         with pytest.raises(CaptureError, match="is not a function"):

@@ -357,6 +357,28 @@ def test_inside_njit_after_a_call_from_python():
     assert_close(twice(np.repeat(x, 2)[::2]), (2.0 * rosenbrock(x), 2.0 * rosenbrock_gradient(x)))
 
 
+def test_the_value_alone_inside_njit():
+    f = compile_grad(rosenbrock)
+
+    @numba.njit
+    def difference(x, y):
+        return f.value(x) - f.value(y)
+
+    x, y = np.array([0.5, -1.0, 2.0]), np.zeros(3)
+    assert_close(difference(x, y), rosenbrock(x) - rosenbrock(y))
+
+
+def test_other_attributes_inside_njit_are_refused():
+    f = compile_grad(rosenbrock)
+
+    @numba.njit
+    def gradient(x):
+        return f.grad(x)
+
+    with pytest.raises(numba.TypingError, match=r"rosenbrock.grad cannot be used inside @njit code: call rosenbrock\(...\)"):
+        gradient(np.zeros(2))
+
+
 def test_inside_njit_without_a_call_before():
     f = compile_grad(logistic)
 

@@ -124,7 +124,11 @@ def trace_function(f: Callable[..., Any], bound: inspect.BoundArguments, python:
         if dtype is not None:
             arguments = {k: cast_floats(a, dtype_of(np.dtype(dtype))) for k, a in arguments.items()}
         bound.arguments.update(arguments)
-        result = call(with_origin(trace, f), *bound.args, **bound.kwargs)
+        try:
+            result = call(with_origin(trace, f), *bound.args, **bound.kwargs)
+        except RecursionError as error:
+            raise CaptureError(f"`{name}` calls functions without end while it is captured", location_of(f),
+                               "a recursion must end by what is known then; where traced values end it, write a loop") from error
         operands, tree = trace_result(trace, result, f, has_aux)
         check_retained(trace, f)
         if scalar:
@@ -191,8 +195,11 @@ def check_wrt(inputs: Inputs, trees: Sequence[Tree], places: Sequence[Place], f:
                                        location_of(f), "choose another argument with wrt=")
         for index in indices:
             dtype = inputs.values[index].type.dtype
-            if not (dtype.is_float or dtype.is_complex):
-                text = inputs.list[index].text
+            text = inputs.list[index].text
+            if dtype.is_complex:
+                raise DifferentiationError(f"the gradient with respect to the complex argument `{text}` is not defined",
+                                           location_of(f), "pass its real and imaginary parts as two arguments")
+            if not dtype.is_float:
                 raise DifferentiationError(f"no derivative with respect to `{text}`: it is an array of {dtype.value}, "
                                            "not of floats", location_of(f),
                                            f"pass {text}.astype(float), or choose another argument with wrt=")

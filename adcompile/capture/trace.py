@@ -125,10 +125,23 @@ class Trace:
         self.builder.location = location
         operations = self.builder.blocks[-1][1]
         before = len(operations)
-        result = implementation(*[self.unwrap(a) for a in arguments], **{k: self.unwrap(a) for k, a in keywords.items()})
+        operands = [self.unwrap(a) for a in arguments], {k: self.unwrap(a) for k, a in keywords.items()}
+        result = self.supported(implementation, function, *operands)
         if function in VIEW_FUNCTIONS and isinstance(arguments[0], Tracer) and arguments[0].ndim:
             return self.views(result, arguments[0], operations[before:])
         return self.wrap(result, weak)
+
+    @staticmethod
+    def supported(implementation: Callable[..., Any], function: Callable[..., Any], operands: list[Any],
+                  keywords: dict[str, Any]) -> Any:
+        """What a library function gives; an error that says so where it takes no complex numbers."""
+        try:
+            return implementation(*operands, **keywords)
+        except TypeError as error:
+            if not any(isinstance(x, (Value, Literal)) and x.type.dtype.is_complex for x in operands):
+                raise
+            raise UnsupportedOp(f"{getattr(function, '__name__', function)} of complex numbers is not supported", user_location(),
+                                "compute with the real and the imaginary parts") from error
 
     def views(self, result: Any, array: Tracer, operations: list[Operation]) -> Any:
         """Results that are views of an array as such, others as new arrays."""

@@ -1,4 +1,4 @@
-"""A compiled function inside the user's own `@njit` code: `value, grad = f(x, y)`.
+"""A compiled function inside the user's own `@njit` code: `value, grad = f(x, y)`, `value = f.value(x, y)`.
 
 numba asks `Face`, a dispatcher of its own kind, what a call with these types returns. It answers with an adapter, a few
 lines of generated code around the entry of the right specialisation. Captured values are frozen there, as numba freezes
@@ -14,8 +14,10 @@ from typing import Any
 import numba
 from numba import types
 from numba.core.errors import TypingError
+from numba.core.imputils import lower_getattr_generic
 from numba.core.registry import CPUDispatcher
 from numba.core.typing import make_concrete_template
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.core.typing.typeof import typeof
 
 from ..ir.signature import Argument, Leaf, Static, Tree
@@ -31,11 +33,13 @@ NAMED: Any = types.BaseNamedTuple
 
 
 class Face(CPUDispatcher):
-    """What numba sees of a compiled function. `choose(types by argument)` gives the specialisation."""
+    """What numba sees of a compiled function. `choose(types by argument)` gives the specialisation, `value()` the face of
+    the function without its gradient."""
 
-    def __init__(self, name: str, signature: inspect.Signature, choose: Callable[[Arguments], Specialisation]) -> None:
+    def __init__(self, name: str, signature: inspect.Signature, choose: Callable[[Arguments], Specialisation],
+                 value: Callable[[], Face] | None = None) -> None:
         super().__init__(CallWriter.stub(name, signature), targetoptions={"nopython": True})
-        self.choose = choose
+        self.choose, self.value = choose, value
         self.adapters: dict[tuple[types.Type, ...], Any] = {}
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
@@ -54,6 +58,31 @@ class Face(CPUDispatcher):
     def get_overload(self, sig: Any) -> Any:
         """The machine code for the argument types of a signature that `get_call_template` gave."""
         return self.adapters[tuple(sig)].get_overload(sig)
+
+
+@infer_getattr
+class FaceAttributes(AttributeTemplate):
+    """The attributes of a compiled function inside @njit code: `f.value`."""
+
+    key = types.Dispatcher
+
+    def generic_resolve(self, function: Any, attribute: str) -> Any:
+        """The type of an attribute; an error for those that only Python code has."""
+        face = function.dispatcher
+        if not isinstance(face, Face) or attribute.startswith("__"):
+            return None
+        if attribute == "value" and face.value is not None:
+            return types.Dispatcher(face.value())
+        name = face.py_func.__name__
+        there = f"{name}(...)" if face.value is None else f"{name}(...) or {name}.value(...)"
+        raise TypingError(f"{name}.{attribute} cannot be used inside @njit code: call {there} there, or get {name}.kernel(...) "
+                          "outside")
+
+
+@lower_getattr_generic(types.Dispatcher)
+def lower_attribute(context: Any, builder: Any, function: Any, value: Any, attribute: str) -> Any:
+    """Functions have no machine value."""
+    return context.get_dummy_value()
 
 
 def make_adapter(specialisation: Specialisation, arguments: Arguments) -> Any:
