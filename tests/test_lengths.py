@@ -169,6 +169,14 @@ def strides(x: Any) -> Any:
 
 
 @case(X)
+def joined_and_multiplied(x: Any) -> Any:
+    total = 0.0
+    for i in range(1, len(x)):
+        total += np.sum(np.concatenate([x[i:], x[:i]]) * x) + np.prod(x[:i]) + np.sum(np.diff(x[i - 1:]) ** 2)
+    return total
+
+
+@case(X)
 def negative(x: Any) -> Any:
     total = 0.0
     for i in range(1, len(x)):
@@ -281,7 +289,8 @@ def differences(f: Function, *args: Any) -> Any:
 
 
 IDS = [f.__name__ for f, _ in CASES]
-COMPILED = ["elimination", "pivoted_determinant", "windows", "stores", "masked_axes", "mask_of_a_loop"]     # others: interpreted
+COMPILED = ["elimination", "pivoted_determinant", "windows", "stores", "joined_and_multiplied", "masked_axes",
+            "mask_of_a_loop"]                   # the others are interpreted
 
 
 @pytest.mark.parametrize(("f", "args"), CASES, ids=IDS)

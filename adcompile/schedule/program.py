@@ -676,7 +676,8 @@ class Writer:
         expr: Expr | None = None
         terms = [(i, c) for i, c in index.terms if not (isinstance(i, Axis) and i.length == ONE)]
         negative = [t for t in terms if t[1].constant is not None and t[1].constant < 0]
-        if not terms or index.offset.terms and negative and len(negative) == len(terms):
+        offset_first = not terms or bool(index.offset.terms) and len(negative) == len(terms)
+        if offset_first:
             expr = self.size(index.offset)
         for i, c in terms:
             below = (i, c) in negative
@@ -689,7 +690,7 @@ class Writer:
             )
             expr = expr.operands[0] if isinstance(expr, Apply) and expr.code == "{0}" else expr
         assert expr is not None
-        if index.offset.terms and not isinstance(expr, SizeOf) and not (negative and len(negative) == len(terms)):
+        if index.offset.terms and not offset_first:
             constant = index.offset.constant
             below = constant is not None and constant < 0
             expr = Apply("{0} - {1}" if below else "{0} + {1}", (expr, self.size(-index.offset if below else index.offset)))
