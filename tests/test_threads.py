@@ -12,6 +12,7 @@ from conftest import assert_close
 from corpus import CORPUS
 
 from adcompile import UnsupportedOp, compile_grad, compile_value
+from adcompile.ir.dims import Dim
 from adcompile.runtime import threads
 
 
@@ -164,3 +165,10 @@ def recurrence(x):
 def test_what_is_no_number_of_threads_is_refused(parallel):
     with pytest.raises(UnsupportedOp, match="parallel"):
         compile_grad(logistic, parallel=parallel)
+
+
+@pytest.mark.parametrize("work", ["0", "7", "2*length"])
+def test_work_that_no_size_tells_stays_on_one_thread(work):
+    sharing = threads.Sharing(Dim.parse(work), lambda: None)
+    assert eval(sharing.small_text({"x_0": "n"})) is True
+    assert not sharing.is_worth({"x_0": 10**9})

@@ -87,7 +87,9 @@ class Sharing:
     def small_text(self, where: Mapping[str, str]) -> str:
         """The opposite as a Python expression, given where each size is read. It looks at the terms of highest degree alone:
         a call reads few numbers."""
-        degree = max(len(monomial) for monomial, _ in self.work.terms)
+        if not self.work.symbols <= set(where):
+            return "True"                               # a size that is computed: no call is known to have enough to do
+        degree = max((len(monomial) for monomial, _ in self.work.terms), default=0)
         most = Dim(tuple(t for t in self.work.terms if len(t[0]) == degree))
         text = re.sub(r"[A-Za-z_]\w*", lambda m: where[m.group()], str(most))
         return f"{text} < {ENOUGH}"
