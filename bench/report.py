@@ -15,6 +15,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 PUBLISHED = Path(__file__).parent / "results" / "published.json"
+WHOLE = "bench/results/published.md"
 README = PROJECT / "README.md"
 BEGIN, END = "<!-- python -m bench readme -->\n", "<!-- end of what it wrote -->"
 OURS, HAND = "adcompile", "numba"
@@ -310,11 +311,15 @@ def section(results: Results) -> str:
     return (f"Value and gradient, {threads_of(count)}, medians of interleaved turns; each result is compared with a gradient\n"
             f"written by hand before it is timed.\n\n{markdown(table)}\n\n"
             f"How many times longer than adcompile, geometric mean over the workloads that a tool can do: {words};\n"
-            f"the best of them for each workload: {times(best_mean)}. Measured {about(results)}\n")
+            f"the best of them for each workload: {times(best_mean)}. Measured {about(results)}\n"
+            f"All tables, on one thread too: [{WHOLE}]({WHOLE}).\n")
 
 
 def write_readme(published: Path = PUBLISHED, readme: Path = README) -> int:
     """Put the section between its marks."""
+    if not published.exists():
+        print(f"nothing to publish: python -m bench --output {published.with_suffix('')} makes {published.name}")
+        return 1
     text = readme.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""Plain NumPy functions as people write them, each with sample inputs: what the tests, the golden files and bench/ share.
+"""Plain NumPy functions as people write them, each with sample inputs: what the tests and the golden files share.
 
 `CORPUS` maps a name to a `Program`. No function here has control flow that depends on its arguments' values. Nothing
 imports adcompile: `tests/oracle.py` gives the right values and gradients.

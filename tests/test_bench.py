@@ -114,6 +114,7 @@ def test_readme_is_rewritten_between_its_marks(tmp_path: Path) -> None:
     for _ in range(2):
         report.write_readme(published, readme)
         assert readme.read_text() == f"# Title\n\n{report.BEGIN}{report.section(RESULTS)}{report.END}\n\nrest\n"
+    assert report.write_readme(tmp_path / "missing.json", readme) == 1
     changed = copy.deepcopy(RESULTS)
     changed["date"] = "2031-01-01"
     published.write_text(json.dumps(changed))
