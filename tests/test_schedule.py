@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import assert_close
+from conftest import PLAIN, assert_close
 from graphs import GRAPHS, graph, ops, spread, total
 
 from adcompile.differentiate.reverse import value_and_grad
@@ -26,7 +26,6 @@ from adcompile.schedule.schedule import LANES, schedule
 
 RANDOM = int(os.environ.get("ADCOMPILE_RANDOM", "40"))
 COMPILED = 3                        # so many of the random graphs are compiled by numba as well
-PLAIN = "class nb:\n    njit = staticmethod(lambda **options: lambda function: function)\n"
 
 
 def program_of(function: Function, wrt: tuple[int, ...] | None = None, lanes: int = LANES) -> tuple[Function, Program]:
