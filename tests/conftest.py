@@ -25,13 +25,6 @@ import pytest  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden"
 
-# a generated module's decorator, for running it as plain Python
-PLAIN = """class nb:
-    njit = staticmethod(lambda **options: lambda function: function)
-    class config:
-        DISABLE_JIT = True
-"""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden with what comes out now")

@@ -28,7 +28,7 @@ from typing import Any
 import numba
 import numpy as np
 import oracle
-from conftest import PLAIN, assert_close
+from conftest import assert_close
 from test_capture import bind, holds, read_inputs
 
 from adcompile.capture.driver import CapturedFunction, capture

@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
-from conftest import PLAIN, assert_close
+from conftest import assert_close
 from graphs import GRAPHS, graph, ops, spread, total
 
 from adcompile.differentiate.reverse import value_and_grad
@@ -39,8 +40,9 @@ def program_of(function: Function, wrt: tuple[int, ...] | None = None, lanes: in
 def run(source: str, name: str, args: tuple[Any, ...], compiled: bool = False) -> tuple[Any, ...]:
     """Execute a generated module and call its entry."""
     names: dict[str, Any] = {}
-    exec(source if compiled else source.replace("import numba as nb\n", PLAIN), names)
-    with np.errstate(all="ignore"):
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(numba.config, "DISABLE_JIT", int(not compiled))
+        exec(source, names)
         result: tuple[Any, ...] = names[name](*args)
     return result
 
