@@ -66,20 +66,20 @@ class FaceAttributes(AttributeTemplate):
 
     key = types.Dispatcher
 
-    def generic_resolve(self, function: Any, attribute: str) -> Any:
+    def generic_resolve(self, value: Any, attr: str) -> Any:             # type: ignore[override]
         """The type of an attribute; an error for those that only Python code has."""
-        face = function.dispatcher
-        if not isinstance(face, Face) or attribute.startswith("__"):
+        face = value.dispatcher
+        if not isinstance(face, Face) or attr.startswith("__"):
             return None
-        if attribute == "value" and face.value is not None:
+        if attr == "value" and face.value is not None:
             return types.Dispatcher(face.value())
         name = face.py_func.__name__
         there = f"{name}(...)" if face.value is None else f"{name}(...) or {name}.value(...)"
-        raise TypingError(f"{name}.{attribute} cannot be used inside @njit code: call {there} there, or get {name}.kernel(...) "
+        raise TypingError(f"{name}.{attr} cannot be used inside @njit code: call {there} there, or get {name}.kernel(...) "
                           "outside")
 
 
-@lower_getattr_generic(types.Dispatcher)
+@lower_getattr_generic(types.Dispatcher)                # type: ignore[untyped-decorator]
 def lower_attribute(context: Any, builder: Any, function: Any, value: Any, attribute: str) -> Any:
     """Functions have no machine value."""
     return context.get_dummy_value()
