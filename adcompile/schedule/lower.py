@@ -323,6 +323,9 @@ class Lowering:
         if op.op in CONTROL:
             lower_control(self, op)
             return
+        if op.result in self.sums.rows:
+            self.sums.lower_row(op)
+            return
         if op.result in self.sums.terms and op.result not in self.sums.places:
             self.sums.lower(op)
             return
@@ -631,7 +634,7 @@ class Lowering:
         self, place: Place, index: tuple[Index, ...], code: str, operands: tuple[Operand, ...], axes: tuple[Axis, ...]
     ) -> None:
         """Add to a part of an array that a sum is made in."""
-        self.statement(place.target, place.frame.at(index), place.sign, code, operands, axes, after=place.after,
+        self.statement(place.target, self.sums.at(place, index), place.sign, code, operands, axes, after=place.after,
                        overwrites=place.overwrites)
 
     def lower_contract(self, op: Operation) -> None:

@@ -22,7 +22,7 @@ from .index import ONE, ZERO, Index, affine
 from .inplace import CONTROL
 
 if TYPE_CHECKING:
-    from .lower import Lowering, Statement
+    from .lower import Definition, Lowering, Statement
 
 SUMS = ("add", "sub", "neg", "scatter_add", "pad")
 MOVES = ("broadcast", "transpose", "slice", "reshape", "gather", "iota", "size", "constant", "stop_gradient")
@@ -69,13 +69,15 @@ class Term:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an accumulation goes: to which value, with which sign, to which part of it, after which statements."""
+    """Where an accumulation goes: to which value, with which sign, to which part of it, after which statements; `row`: the
+    part is one of the row that this operation adds to."""
 
     target: Value
     sign: str
     frame: Frame
     after: tuple[Statement, ...] = ()
     overwrites: tuple[Value, ...] = ()
+    row: Operation | None = None
 
 
 class Sums:
@@ -88,13 +90,32 @@ class Sums:
         self.terms: dict[Value, list[Term]] = {}
         self.bases: dict[Value, Value] = {}           # what a sum adds to, where it stands
         self.places: dict[Value, Place] = {}
+        self.rows: dict[Value, list[Term]] = {}       # the same for what adds such a sum to a row of an array in its place
 
     # ------------------------------------------------------------------------------------------------ finding them
     def find(self, operations: Iterable[Operation]) -> None:
         """Merge what can be, outermost sums first. `operations`: last one first."""
         for op in operations:
-            if op.op in SUMS and op.result not in self.merged and op.result.type.dims:
+            if op.op in SUMS and op.result not in self.merged and op.result.type.dims and not self.merge_into_row(op):
                 self.merge(op)
+
+    def merge_into_row(self, op: Operation) -> bool:
+        """If this adds a sum of accumulations to one row of an array, let them accumulate into the row."""
+        if op.op != "scatter_add" or op.result not in self.lowering.plan.over or any(i.type.dims for i in op.operands[1:-1]):
+            return False
+        base, updates = op.operands[0], op.operands[-1]
+        if not isinstance(updates, Value) or not updates.type.dims or self.lowering.uses[base] > 1:  # type: ignore[index]
+            return False
+        terms: list[Term] = []
+        inner: list[Value] = []
+        whole = Frame.whole(updates.type.dims)
+        self.collect_operand(updates, "+", whole, terms, inner)
+        if not any(t.accumulates or t.frame != whole for t in terms):
+            return False
+        self.merged.update(inner)
+        self.merged.update(t.operand for t in terms if t.accumulates and isinstance(t.operand, Value))
+        self.rows[op.result] = [t for t in terms if t.accumulates or not self.is_zero(t.operand)]
+        return True
 
     def merge(self, root: Operation) -> None:
         """If a sum adds up accumulations that nothing else reads, let them all accumulate into its own array."""
@@ -185,6 +206,24 @@ class Sums:
             place = first[t.frame]
             self.add(t, Place(result, t.sign, t.frame, place.after, place.overwrites), root)
 
+    def lower_row(self, op: Operation) -> None:
+        """The statements of what adds a sum to a row."""
+        self.lowering.begin_update(op)
+        base = self.lowering.takes_over(op.result)
+        first = tuple(self.lowering.definitions[op.result].statements)
+        if base is not None:
+            first += in_any_order(self.lowering.definitions.get(base), self.lowering.take_over(op.result, base))
+        for t in self.rows[op.result]:
+            self.add(t, Place(op.result, t.sign, t.frame, first, (base,) if base is not None else (), op), op)
+
+    def at(self, place: Place, index: tuple[Index, ...]) -> tuple[Index, ...]:
+        """Where an element of an accumulation goes."""
+        index = place.frame.at(index)
+        if place.row is None:
+            return index
+        array, *indices = place.row.operands[:-1]
+        return self.lowering.gathered_index(place.row, tuple(indices), array.type.rank, index)
+
     def start(self, result: Value, frames: list[Frame], terms: list[Term]) -> Literal | None:
         """What the array starts from, where it is one part and nothing is assigned to it first."""
         return zero_of(result) if len(frames) == 1 and self.first_term(result, terms) is None else None
@@ -231,7 +270,7 @@ class Sums:
         lowering = self.lowering
         if not term.accumulates:
             axes = tuple(lowering.axis(d) for d in term.frame.dims)
-            lowering.statement(place.target, term.frame.at(axes), term.sign, "{0}", (lowering.read(term.operand, axes),), axes,
+            lowering.statement(place.target, self.at(place, axes), term.sign, "{0}", (lowering.read(term.operand, axes),), axes,
                                after=place.after, overwrites=place.overwrites)
             return
         assert isinstance(term.operand, Value)
@@ -239,6 +278,14 @@ class Sums:
         lowering.go_to(lowering.maker[term.operand])
         lowering.lower(lowering.maker[term.operand])
         lowering.go_to(root)
+
+
+def in_any_order(base: Definition | None, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """What an addition to an array has to wait for: not for other additions, but for what those wait for."""
+    if base is None or base.start is not None:
+        return statements
+    adding = [s for s in statements if s.kind in ("+", "-") and s.overwrites]
+    return tuple(dict.fromkeys(x for s in statements for x in (s.after if s in adding else (s,))))
 
 
 def zero_of(value: Value) -> Literal:
