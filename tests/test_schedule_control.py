@@ -316,6 +316,30 @@ def test_what_a_loop_adds_up_is_added_in_its_place() -> None:
     assert "c0[k, l] -= " in source, source
 
 
+def test_what_a_loop_adds_to_rows_is_added_there() -> None:
+    """As the gradient of weights that a loop reads row by row: rows 0 and 1 get parts of a row each, in any order."""
+    def body(b: Builder, w: Value, x: Value, n: Value) -> Any:
+        def padded(v: Value) -> Any:
+            return ops.pad(v, starts=(Dim.of(1),), steps=(1,), dims=(v.type.dims[0] + 1,))
+
+        def turn(i: Value, w: Value, x: Value) -> tuple[Any, ...]:
+            w = ops.scatter_add(w, integer(0), padded(ops.sin(x)), axes=(0,))
+            w = ops.scatter_add(w, integer(1), padded(ops.exp(x)), axes=(0,))
+            return w, x * 0.5
+        return loop(b, 0, n, (w, x), turn)[0]
+
+    longer = Dim.symbol("x_0") + 1
+    made = graph(w=np.zeros((2, len(X) + 1)), x=X, n=3)
+
+    def resized(b: Builder, w: Value, x: Value, n: Value) -> Any:
+        w = ops.slice(w, starts=(Dim.of(0), Dim.of(0)), steps=(1, 1), dims=(w.type.dims[0], longer))
+        return body(b, w, x, n)
+
+    source = source_of(made(resized)(), compiled=True)
+    assert "c0[0, l + 1] += np.sin(" in source and "c0[1, l + 1] += np.exp(" in source, source
+    assert source.count("np.empty") == 2, source
+
+
 def test_zeros_that_several_loops_start_from_are_several() -> None:
     def body(b: Builder, x: Value, n: Value) -> Any:
         zeros = spread(number(0.0), x)
