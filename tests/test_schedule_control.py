@@ -317,7 +317,7 @@ def test_what_a_loop_adds_up_is_added_in_its_place() -> None:
 
 
 def test_what_a_loop_adds_to_rows_is_added_there() -> None:
-    """As the gradient of weights that a loop reads row by row: rows 0 and 1 get parts of a row each, in any order."""
+    """As the gradient of weights that a loop reads row by row: rows 0 and 1 get parts of a row each."""
     def body(b: Builder, w: Value, x: Value, n: Value) -> Any:
         def padded(v: Value) -> Any:
             return ops.pad(v, starts=(Dim.of(1),), steps=(1,), dims=(v.type.dims[0] + 1,))
@@ -336,8 +336,8 @@ def test_what_a_loop_adds_to_rows_is_added_there() -> None:
         return body(b, w, x, n)
 
     source = source_of(made(resized)(), compiled=True)
-    assert "c0[0, l + 1] += np.sin(" in source and "c0[1, l + 1] += np.exp(" in source, source
-    assert source.count("np.empty") == 2, source
+    assert "c0[0, l + 1] += " in source and "c0[1, l + 1] += " in source, source
+    assert "np.empty(h + 1)" not in source, source
 
 
 def test_zeros_that_several_loops_start_from_are_several() -> None:

@@ -22,7 +22,7 @@ from .index import ONE, ZERO, Index, affine
 from .inplace import CONTROL
 
 if TYPE_CHECKING:
-    from .lower import Definition, Lowering, Statement
+    from .lower import Lowering, Statement
 
 SUMS = ("add", "sub", "neg", "scatter_add", "pad")
 MOVES = ("broadcast", "transpose", "slice", "reshape", "gather", "iota", "size", "constant", "stop_gradient")
@@ -212,7 +212,7 @@ class Sums:
         base = self.lowering.takes_over(op.result)
         first = tuple(self.lowering.definitions[op.result].statements)
         if base is not None:
-            first += in_any_order(self.lowering.definitions.get(base), self.lowering.take_over(op.result, base))
+            first += self.lowering.take_over(op.result, base)
         for t in self.rows[op.result]:
             self.add(t, Place(op.result, t.sign, t.frame, first, (base,) if base is not None else (), op), op)
 
@@ -278,14 +278,6 @@ class Sums:
         lowering.go_to(lowering.maker[term.operand])
         lowering.lower(lowering.maker[term.operand])
         lowering.go_to(root)
-
-
-def in_any_order(base: Definition | None, statements: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """What an addition to an array has to wait for: not for other additions, but for what those wait for."""
-    if base is None or base.start is not None:
-        return statements
-    adding = [s for s in statements if s.kind in ("+", "-") and s.overwrites]
-    return tuple(dict.fromkeys(x for s in statements for x in (s.after if s in adding else (s,))))
 
 
 def zero_of(value: Value) -> Literal:
