@@ -74,7 +74,7 @@ class Process:
             raise Failure(f"no answer after {self.patience:g} s" if line is None else "the process died")
         answer = json.loads(line)
         if "error" in answer:
-            raise Failure(answer["error"])
+            raise Failure(answer["error"].replace(f"{PROJECT}{os.sep}", ""))       # results are published
         return answer["answer"]
 
     def start(self) -> subprocess.Popen[str]:

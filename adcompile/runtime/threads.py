@@ -22,7 +22,7 @@ from numba import config, typeof
 from ..ir.dims import Dim
 from .compile import GeneratedModule
 
-ENOUGH = 1_000_000          # rough operations (see schedule/threads.py) that are worth sharing
+ENOUGH = 5_000_000          # rough operations (see schedule/threads.py) that are worth sharing
 LOCK = threading.RLock()
 POOLS: dict[int, ThreadPoolExecutor] = {}
 
